@@ -1,0 +1,43 @@
+# `make demo` and `make test` need Python 3.11 or newer, make, and a package index. Nothing else.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check bench clean
+
+help:
+	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
+	@echo "make test   set up $(VENV), lint, type-check and run every test"
+	@echo "make check  ruff and mypy --strict only"
+	@echo "make bench  seeding speed against scikit-learn, side by side"
+	@echo "make clean  remove $(VENV) and caches"
+
+setup: $(READY)
+
+# The environment is rebuilt only when the dependencies change.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "dpkv needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "setting up $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/dpkv seed datasets/clinic_patients.csv --k 5 --algorithm kmeans++ --repeat 10 --lloyd --seed 1 \
+	  --bounds=-10,10 --out .dpkv/demo/centers.csv
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/python -m pytest -n auto
+
+bench: $(READY)
+	$(BIN)/python audits/seeding_speed.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .dpkv

@@ -1,0 +1,69 @@
+"""dpkv: release differentially private cluster centres, and prove what the release costs.
+
+The public names are listed in ``__all__``; they are imported when first used, so that
+``import dpkv`` and ``dpkv --help`` stay quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from dpkv.domain import Box as Box
+    from dpkv.domain import Domain as Domain
+    from dpkv.domain import L1Ball as L1Ball
+    from dpkv.errors import DomainError as DomainError
+    from dpkv.errors import DpkvError as DpkvError
+    from dpkv.errors import ParameterError as ParameterError
+    from dpkv.errors import TableError as TableError
+    from dpkv.errors import UsageError as UsageError
+    from dpkv.seeding import assign as assign
+    from dpkv.seeding import estimate_optimum as estimate_optimum
+    from dpkv.seeding import expected_potential_bound as expected_potential_bound
+    from dpkv.seeding import forgy as forgy
+    from dpkv.seeding import kmeans_plusplus as kmeans_plusplus
+    from dpkv.seeding import kvariates as kvariates
+    from dpkv.seeding import lloyd as lloyd
+    from dpkv.seeding import noise_terms as noise_terms
+    from dpkv.seeding import potential as potential
+    from dpkv.tables import Table as Table
+    from dpkv.tables import read_table as read_table
+
+_HOME = {
+    "Box": "dpkv.domain",
+    "Domain": "dpkv.domain",
+    "DomainError": "dpkv.errors",
+    "DpkvError": "dpkv.errors",
+    "L1Ball": "dpkv.domain",
+    "ParameterError": "dpkv.errors",
+    "Table": "dpkv.tables",
+    "TableError": "dpkv.errors",
+    "UsageError": "dpkv.errors",
+    "assign": "dpkv.seeding",
+    "estimate_optimum": "dpkv.seeding",
+    "expected_potential_bound": "dpkv.seeding",
+    "forgy": "dpkv.seeding",
+    "kmeans_plusplus": "dpkv.seeding",
+    "kvariates": "dpkv.seeding",
+    "lloyd": "dpkv.seeding",
+    "noise_terms": "dpkv.seeding",
+    "potential": "dpkv.seeding",
+    "read_table": "dpkv.tables",
+}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dpkv' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,313 @@
+"""The few compiled loops every squared distance goes through.
+
+Records are cut into blocks. A kernel handles a range of blocks, releases the GIL and leaves one sum
+a block behind, so that threads need no locks and sums do not depend on the number of threads.
+Nothing in this module knows about privacy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.floating[Any]]
+Float64s = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+BLOCK = 256
+"""Records a block: they stay in the first-level cache while several centers are measured to them,
+and a draw walks through half a block on average."""
+
+_WORTH_A_THREAD = 100_000  # numbers read; below this, waking a thread costs more than it saves
+
+
+def compiled(function: Function) -> Function:
+    """Compile without the GIL, with reassociated sums (never assuming NaN away), cached on disk."""
+    fast = {"reassoc", "contract", "nsz", "arcp"}
+    return cast(Function, numba.njit(nogil=True, cache=True, fastmath=fast)(function))
+
+
+_pool: ThreadPoolExecutor | None = None
+
+
+def _forget_pool() -> None:
+    global _pool  # noqa: PLW0603
+    _pool = None
+
+
+os.register_at_fork(after_in_child=_forget_pool)  # a forked child inherits no threads
+
+
+def over_blocks(function: Callable[..., None], n_blocks: int, work: int, *arguments: Any) -> None:
+    """Call ``function(*arguments, first, last)`` over ranges of blocks, on all cores when it pays.
+
+    ``work`` is the count of numbers read in all.
+    """
+    global _pool  # noqa: PLW0603
+    threads = min(int(numba.config.NUMBA_NUM_THREADS), n_blocks, 1 + work // _WORTH_A_THREAD)
+    if threads <= 1:
+        function(*arguments, 0, n_blocks)
+        return
+    if _pool is None:
+        _pool = ThreadPoolExecutor(int(numba.config.NUMBA_NUM_THREADS), thread_name_prefix="dpkv")
+    cuts = [n_blocks * part // threads for part in range(threads + 1)]
+    others = [
+        _pool.submit(function, *arguments, cuts[part], cuts[part + 1]) for part in range(1, threads)
+    ]
+    function(*arguments, cuts[0], cuts[1])
+    for other in others:
+        other.result()
+
+
+def block_count(n_records: int) -> int:
+    """Return how many blocks hold ``n_records`` records; block b starts at record b * BLOCK."""
+    return -(-n_records // BLOCK)
+
+
+# -- seeding: distances, minima and block sums in a single pass over the records --------------------
+
+
+@compiled
+def _lower_block(points, center, nearest, start, stop):  # type: ignore[no-untyped-def]
+    """nearest[i] <- min(nearest[i], ||points[i] - center||^2) for one block."""
+    features = points.shape[1]
+    if features == 2:  # noqa: PLR2004 (maps are the common case, and this form vectorises)
+        first, second = center[0], center[1]
+        for i in range(start, stop):
+            u = points[i, 0] - first
+            v = points[i, 1] - second
+            nearest[i] = min(nearest[i], u * u + v * v)
+    else:
+        for i in range(start, stop):
+            distance = nearest.dtype.type(0)
+            for j in range(features):
+                difference = points[i, j] - center[j]
+                distance += difference * difference
+            nearest[i] = min(nearest[i], distance)
+
+
+@compiled
+def _lower_block_by_four(points, centers, c, nearest, start, stop):  # type: ignore[no-untyped-def]
+    """Account for centers c..c+3 in one block: each record is loaded once for the four."""
+    features = points.shape[1]
+    if features == 2:  # noqa: PLR2004
+        a0, a1, b0, b1 = centers[c, 0], centers[c, 1], centers[c + 1, 0], centers[c + 1, 1]
+        e0, e1, f0, f1 = centers[c + 2, 0], centers[c + 2, 1], centers[c + 3, 0], centers[c + 3, 1]
+        for i in range(start, stop):
+            x, y = points[i, 0], points[i, 1]
+            one = min((x - a0) * (x - a0) + (y - a1) * (y - a1), (x - b0) * (x - b0) + (y - b1) * (y - b1))
+            two = min((x - e0) * (x - e0) + (y - e1) * (y - e1), (x - f0) * (x - f0) + (y - f1) * (y - f1))
+            nearest[i] = min(nearest[i], min(one, two))
+    else:
+        for i in range(start, stop):
+            a = b = e = f = nearest.dtype.type(0)
+            for j in range(features):
+                x = points[i, j]
+                a += (x - centers[c, j]) * (x - centers[c, j])
+                b += (x - centers[c + 1, j]) * (x - centers[c + 1, j])
+                e += (x - centers[c + 2, j]) * (x - centers[c + 2, j])
+                f += (x - centers[c + 3, j]) * (x - centers[c + 3, j])
+            nearest[i] = min(nearest[i], min(min(a, b), min(e, f)))
+
+
+@compiled
+def lower_nearest(  # type: ignore[no-untyped-def]
+    points, centers, nearest, weights, sums, first, last
+):
+    """Account for all of ``centers`` in blocks first..last, reading the records once.
+
+    Empty ``weights`` means all one.
+    """
+    n_centers = len(centers)
+    for block in range(first, last):
+        start, stop = block * BLOCK, min(len(points), (block + 1) * BLOCK)
+        c = 0
+        while c + 4 <= n_centers:
+            _lower_block_by_four(points, centers, c, nearest, start, stop)
+            c += 4
+        while c < n_centers:
+            _lower_block(points, centers[c], nearest, start, stop)
+            c += 1
+        total = 0.0
+        if weights.size:
+            for i in range(start, stop):
+                total += weights[i] * nearest[i]
+        else:
+            for i in range(start, stop):
+                total += nearest[i]
+        sums[block] = total
+
+
+@compiled
+def _locate(nearest, weights, smoothing, start, stop, target):  # type: ignore[no-untyped-def]
+    """Return the record of a block at which the running sum of w (D + smoothing) passes target."""
+    running = 0.0
+    last_positive = start
+    for i in range(start, stop):
+        mass = nearest[i] + smoothing
+        if weights.size:
+            mass *= weights[i]
+        if mass > 0.0:
+            last_positive = i
+            running += mass
+            if running > target:
+                return i
+    return last_positive  # rounding left a crumb beyond the last positive record
+
+
+@compiled
+def propose(  # type: ignore[no-untyped-def]
+    uniforms, running, points, pending, nearest, weights, smoothing
+):
+    """Draw a record by rejection, or return -1 when every proposal of ``uniforms`` was refused.
+
+    Proposals come from the stored distances, which may not have heard of the ``pending`` centers
+    yet. Distances only fall, so refusing a proposal a with probability
+    1 - (D_t(a) + smoothing) / (stored D(a) + smoothing) leaves exactly the distribution of D_t.
+    """
+    for attempt in range(len(uniforms)):
+        target = uniforms[attempt, 0] * running[-1]
+        block = np.searchsorted(running, target, side="right")
+        block = min(block, len(running) - 1)
+        while block > 0 and running[block] == running[block - 1]:
+            block -= 1  # the product rounded up to the total, and the last blocks weigh nothing
+        before = running[block - 1] if block else 0.0
+        start, stop = block * BLOCK, min(len(points), (block + 1) * BLOCK)
+        i = _locate(nearest, weights, smoothing, start, stop, target - before)
+        current = nearest[i]
+        for c in range(len(pending)):
+            distance = nearest.dtype.type(0)
+            for j in range(points.shape[1]):
+                difference = points[i, j] - pending[c, j]
+                distance += difference * difference
+            current = min(current, distance)
+        if uniforms[attempt, 1] * (nearest[i] + smoothing) < current + smoothing:
+            return i
+    return -1
+
+
+# -- assignment and cluster sums ------------------------------------------------------------------
+
+
+@compiled
+def _assign(  # type: ignore[no-untyped-def]
+    points, centers_by_feature, weights, labels, distances, sums, first, last
+):
+    n_records, features = points.shape
+    n_centers = centers_by_feature.shape[1]
+    reach = np.empty(n_centers, points.dtype)
+    for block in range(first, last):
+        total = 0.0
+        for i in range(block * BLOCK, min(n_records, (block + 1) * BLOCK)):
+            reach[:] = 0
+            for j in range(features):
+                coordinate = points[i, j]
+                for c in range(n_centers):
+                    difference = coordinate - centers_by_feature[j, c]
+                    reach[c] += difference * difference
+            best = 0
+            for c in range(1, n_centers):
+                if reach[c] < reach[best]:
+                    best = c
+            labels[i] = best
+            distances[i] = reach[best]
+            total += (weights[i] if weights.size else 1.0) * reach[best]
+        sums[block] = total
+
+
+def assign_nearest(
+    points: Floats, centers: Floats, weights: Float64s | None = None
+) -> tuple[NDArray[np.int32], Floats, float]:
+    """Return each record's nearest center, its squared distance, and the (weighted) potential."""
+    by_feature = np.ascontiguousarray(np.asarray(centers, dtype=points.dtype).T)
+    labels = np.empty(len(points), np.int32)
+    distances = np.empty(len(points), points.dtype)
+    n_blocks = block_count(len(points))
+    sums = np.empty(n_blocks)
+    work = points.size * len(centers)
+    over_blocks(
+        _assign, n_blocks, work, points, by_feature, or_empty(weights), labels, distances, sums
+    )
+    return labels, distances, float(sums.sum())
+
+
+@compiled
+def _cluster_sums(  # type: ignore[no-untyped-def]
+    points, labels, weights, sums, masses, n_parts, first, last
+):
+    n_records, features = points.shape
+    for part in range(first, last):
+        for i in range(n_records * part // n_parts, n_records * (part + 1) // n_parts):
+            weight = weights[i] if weights.size else 1.0
+            masses[part, labels[i]] += weight
+            for j in range(features):
+                sums[part, labels[i], j] += weight * points[i, j]
+
+
+def cluster_sums(
+    points: Floats, labels: NDArray[np.int32], n_clusters: int, weights: Float64s | None = None
+) -> tuple[Float64s, Float64s]:
+    """Return the weighted sum of records and the weight of each cluster."""
+    parts = 8  # fixed, so that the sums do not depend on the number of threads
+    sums = np.zeros((parts, n_clusters, points.shape[1]))
+    masses = np.zeros((parts, n_clusters))
+    over_blocks(
+        _cluster_sums, parts, points.size, points, labels, or_empty(weights), sums, masses, parts
+    )
+    return sums.sum(axis=0), masses.sum(axis=0)
+
+
+# -- extent ---------------------------------------------------------------------------------------
+
+
+@compiled
+def _magnitude(flat, peaks, taint, first, last):  # type: ignore[no-untyped-def]
+    for block in range(first, last):
+        peak = flat.dtype.type(0)
+        bad = flat.dtype.type(0)
+        for i in range(block * BLOCK, min(flat.size, (block + 1) * BLOCK)):
+            peak = max(peak, abs(flat[i]))
+            bad += flat[i] * flat.dtype.type(0)  # 0 for a finite number, NaN for any other
+        peaks[block], taint[block] = peak, bad
+
+
+def largest_magnitude(points: Floats) -> float:
+    """Return the largest absolute value, or NaN when some number is not finite."""
+    flat = points.reshape(-1)
+    n_blocks = block_count(flat.size)
+    peaks, taint = np.empty(n_blocks), np.empty(n_blocks)
+    over_blocks(_magnitude, n_blocks, flat.size, flat, peaks, taint)
+    return float(peaks.max(initial=0.0)) if (taint == 0).all() else float("nan")
+
+
+@compiled
+def _extent(points, lowest, highest, first, last):  # type: ignore[no-untyped-def]
+    for block in range(first, last):
+        start, stop = block * BLOCK, min(len(points), (block + 1) * BLOCK)
+        for j in range(points.shape[1]):
+            lowest[block, j] = highest[block, j] = points[start, j]
+        for i in range(start + 1, stop):
+            for j in range(points.shape[1]):
+                lowest[block, j] = min(lowest[block, j], points[i, j])
+                highest[block, j] = max(highest[block, j], points[i, j])
+
+
+def column_extent(points: Floats) -> tuple[Float64s, Float64s]:
+    """Return the smallest and the largest value of every column of finite records."""
+    n_blocks = block_count(len(points))
+    lowest = np.empty((n_blocks, points.shape[1]))
+    highest = np.empty((n_blocks, points.shape[1]))
+    over_blocks(_extent, n_blocks, points.size, points, lowest, highest)
+    return lowest.min(axis=0), highest.max(axis=0)
+
+
+def or_empty(weights: Float64s | None) -> Float64s:
+    """Return the kernels' spelling of "every record counts alike"."""
+    return np.empty(0) if weights is None else weights

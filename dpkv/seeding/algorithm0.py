@@ -1,0 +1,159 @@
+"""Algorithm 0, k-variates++: the one seeding loop. Every instance is a (probe, density) pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpkv.distortions import SQUARED_EUCLIDEAN, Distortion, SquaredEuclidean
+from dpkv.domain import Domain
+from dpkv.errors import ParameterError
+from dpkv.kernels import Float64s, Floats, Indices
+from dpkv.seeding.densities import Density, Dirac
+from dpkv.seeding.nearest import GeneralNearest, Nearest, SquaredNearest, draw_index
+from dpkv.seeding.probes import IdentityProbe, Probe
+from dpkv.validation import (
+    as_generator,
+    as_records,
+    as_weights,
+    cluster_count,
+    non_negative_finite,
+    one_of,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Seeding:
+    """What Algorithm 0 returns."""
+
+    centers: Floats
+    """The k centers, clipped to the domain when one was given; distances were measured to these."""
+    indices: Indices
+    """The row of the record picked in each round."""
+    draws: Floats
+    """The k draws from the densities, before any clipping."""
+    uniform_rounds: tuple[int, ...]
+    """Rounds after the first (1-based) in which every distance was zero: see ``kvariates``."""
+
+
+def kvariates(
+    data: ArrayLike,
+    n_clusters: SupportsIndex,
+    *,
+    probe: Probe | None = None,
+    density: Density | None = None,
+    distortion: Distortion = SQUARED_EUCLIDEAN,
+    sample_weight: ArrayLike | None = None,
+    first_weight: ArrayLike | None = None,
+    reference: str = "released",
+    gamma: float = 0.0,
+    domain: Domain | None = None,
+    rng: np.random.Generator | int | None = None,
+) -> Seeding:
+    """Seed ``n_clusters`` centers by Algorithm 0 (k-variates++).
+
+    Round 1 picks a record uniformly. Round t picks record a with probability proportional to
+    ``D_t(a) + gamma * domain.diam2**2``, where D_t(a) is the smallest distortion of probe_t(a) to a
+    center so far. The picked record is released through its density. With ``sample_weight`` every
+    probability is multiplied by the record's weight.
+
+    When every D_t is zero and gamma is 0 (fewer distinct records than centers), the round picks in
+    proportion to the weights alone, among the records the probe calls eligible; the round is
+    listed in ``uniform_rounds``.
+
+    Parameters
+    ----------
+    data : (m, d) array of finite numbers. Float32 and float64 are used in place, never copied.
+    probe : where records are measured from; the records themselves by default.
+    density : what a picked record is released through; itself by default.
+    distortion : what is measured; squared L2 distance by default.
+    sample_weight : weights of the records.
+    first_weight : weights of the records in round 1 only, when they differ from ``sample_weight``.
+    reference : "released" measures distances to the released centers, as Algorithm 0 is written;
+        "picked" measures them to the picked records, as the proof of `thmdp` does.
+    gamma : additive smoothing of Theorem A; needs ``domain``.
+    domain : the domain, in the data's coordinates; centers are clipped to it before distances
+        are measured to them.
+    rng : a numpy Generator or a seed, for simulation; a release never goes through here.
+    """
+    records = as_records(data)
+    k = cluster_count(n_clusters, len(records))
+    probe = IdentityProbe() if probe is None else probe
+    density = Dirac() if density is None else density
+    weight = as_weights("sample_weight", sample_weight, len(records))
+    opening = as_weights("first_weight", first_weight, len(records))
+    one_of("reference", reference, ("released", "picked"))
+    smoothing = _smoothing(gamma, domain)
+    generator = as_generator(rng)
+    distortion.check(records)
+
+    draws = np.empty((k, records.shape[1]), records.dtype)
+    centers, references = np.empty_like(draws), np.empty_like(draws)
+    indices = np.empty(k, np.int64)
+    uniform_rounds: list[int] = []
+    keeper = _keeper(records, probe, distortion, weight)
+
+    for t in range(k):
+        if t == 0:
+            index = _draw_by_weight(weight if opening is None else opening, len(records), generator)
+        else:
+            if isinstance(keeper, GeneralNearest) and not probe.fixed:
+                probed = probe.locate(t + 1, records, references[:t])
+                distortion.check(probed)
+                keeper.move(probed, references[:t])
+            else:
+                keeper.add(references[t - 1])
+            drawn = keeper.draw(smoothing, generator)
+            if drawn is None:
+                uniform_rounds.append(t + 1)
+                drawn = _draw_eligible(probe, t + 1, weight, len(records), generator)
+            index = drawn
+        indices[t] = index
+        draws[t] = density.sample(records, index, generator)
+        centers[t] = draws[t] if domain is None else domain.clip(draws[t : t + 1])[0]
+        references[t] = centers[t] if reference == "released" else records[index]
+        distortion.check(references[t : t + 1])
+
+    return Seeding(centers, indices, draws, tuple(uniform_rounds))
+
+
+def _smoothing(gamma: float, domain: Domain | None) -> float:
+    """Return gamma * diam2^2, what Theorem A adds to every distance."""
+    if non_negative_finite("gamma", gamma) == 0.0:
+        return 0.0
+    if domain is None:
+        raise ParameterError("domain", "given when gamma is positive", None)
+    return gamma * domain.diam2**2
+
+
+def _keeper(
+    records: Floats, probe: Probe, distortion: Distortion, weight: Float64s | None
+) -> Nearest:
+    """Choose how D_t is kept. The choice changes the work, never a probability."""
+    if not probe.fixed:
+        return GeneralNearest(records, weight, distortion)
+    probed = probe.locate(1, records, records[:0])
+    if not isinstance(distortion, SquaredEuclidean):
+        distortion.check(probed)
+        return GeneralNearest(probed, weight, distortion)
+    return SquaredNearest(probed, weight)
+
+
+def _draw_by_weight(weight: Float64s | None, n_records: int, rng: np.random.Generator) -> int:
+    if weight is None:
+        return int(rng.integers(n_records))
+    return draw_index(weight, rng)
+
+
+def _draw_eligible(
+    probe: Probe, round_: int, weight: Float64s | None, n_records: int, rng: np.random.Generator
+) -> int:
+    """Pick by weight alone among the records the probe calls eligible (all, if those weigh 0)."""
+    eligible = probe.eligible(round_, n_records)
+    if eligible is None:
+        return _draw_by_weight(weight, n_records, rng)
+    mass = eligible.astype(np.float64) if weight is None else eligible * weight
+    return draw_index(mass, rng) if mass.any() else _draw_by_weight(weight, n_records, rng)

@@ -1,0 +1,161 @@
+"""D_t: every record's distortion to its nearest center so far, kept up to date and drawn from.
+
+Two keepers behind one small interface. They differ in how a new center is accounted for, never in
+the distribution of a draw:
+
+    SquaredNearest    squared distance and fixed probes, through the compiled kernels
+    GeneralNearest    any distortion, and probes that move from round to round
+
+SquaredNearest reads the whole table far less than once a center. Distances only fall when centers
+are added, so a draw from out-of-date distances becomes an exact draw from D_t by rejection: accept
+record a with probability D_t(a) / D_old(a), where D_t(a) is computed for that one record. Centers
+wait until proposals have cost about as much as a pass over the table; one pass then accounts for all
+that wait, four at a time. The distribution of the centers is exactly that of Algorithm 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+
+from dpkv import kernels
+from dpkv.distortions import Distortion
+from dpkv.kernels import Float64s, Floats
+
+PROPOSAL_COST = 2048
+"""Numbers a pass handles in the time of one proposal (measured; decides speed, nothing else)."""
+
+
+class Nearest(Protocol):
+    """What the seeding loop needs of D_t."""
+
+    def add(self, center: Floats) -> None:
+        """Account for one more center."""
+
+    def draw(self, smoothing: float, rng: np.random.Generator) -> int | None:
+        """Pick a record with probability proportional to w_a (D_t(a) + smoothing).
+
+        Returns None when that is zero for every record.
+        """
+
+
+class SquaredNearest:
+    """Squared distance over the caller's own array: no copy of the data is ever made."""
+
+    def __init__(self, points: Floats, weights: Float64s | None) -> None:
+        n_blocks = kernels.block_count(len(points))
+        self._points = points
+        self._weights = kernels.or_empty(weights)
+        self._nearest = np.full(len(points), np.inf, dtype=points.dtype)
+        self._sums = np.full(n_blocks, np.inf)
+        mass = np.ones(len(points)) if weights is None else weights
+        self._weight_sums = np.add.reduceat(mass, np.arange(n_blocks) * kernels.BLOCK)
+        self._running: Float64s | None = None  # running sums of the blocks; None before any pass
+        self._pending = np.empty((0, points.shape[1]), points.dtype)
+        self._spent = 0  # what proposals have cost since the last pass, in numbers handled
+
+    def add(self, center: Floats) -> None:
+        """Let one more center wait for the next pass."""
+        self._pending = np.vstack([self._pending, center.astype(self._points.dtype)])
+
+    def draw(self, smoothing: float, rng: np.random.Generator) -> int | None:
+        """Draw by rejection, and by a pass over the table when refusals stop paying."""
+        index = -1 if self._running is None else self._draw_with_patience(smoothing, rng)
+        if index < 0:
+            self._pass(smoothing)
+            assert self._running is not None
+            if self._running[-1] == 0.0:
+                return None
+            index = self._propose(smoothing, rng, 1)
+        return index
+
+    def _draw_with_patience(self, smoothing: float, rng: np.random.Generator) -> int:
+        """Propose until accepted, or return -1 once proposals have cost as much as a pass."""
+        if self._running is None or self._running[-1] == 0.0:
+            return -1
+        waiting = self._pending.size
+        price = PROPOSAL_COST + 4 * waiting
+        batch = 2
+        while self._spent <= len(self._points) * waiting:
+            index = self._propose(smoothing, rng, batch)
+            self._spent += batch * price
+            if index >= 0:
+                return index
+            batch = min(2 * batch, 256)
+        return -1
+
+    def _propose(self, smoothing: float, rng: np.random.Generator, proposals: int) -> int:
+        return int(
+            kernels.propose(
+                rng.random((proposals, 2)),
+                self._running,
+                self._points,
+                self._pending,
+                self._nearest,
+                self._weights,
+                smoothing,
+            )
+        )
+
+    def _pass(self, smoothing: float) -> None:
+        """Account for every waiting center, and sum the blocks anew."""
+        kernels.over_blocks(
+            kernels.lower_nearest,
+            len(self._sums),
+            self._points.size * len(self._pending),
+            self._points,
+            self._pending,
+            self._nearest,
+            self._weights,
+            self._sums,
+        )
+        self._pending = self._pending[:0]
+        self._spent = 0
+        self._running = np.cumsum(self._sums + smoothing * self._weight_sums)
+
+
+class GeneralNearest:
+    """Any distortion. Probed points may be replaced between rounds, as Algorithm 0 allows."""
+
+    def __init__(self, points: Floats, weights: Float64s | None, distortion: Distortion) -> None:
+        self._distortion = distortion
+        self._weights = weights
+        self._nearest = np.full(len(points), np.inf)
+        self._points = points
+
+    def move(self, points: Floats, centers: Floats) -> None:
+        """Measure everything anew: probe_t sends the records to ``points``."""
+        self._points = points
+        self._nearest.fill(np.inf)
+        for center in centers:
+            self.add(center)
+
+    def add(self, center: Floats) -> None:
+        """Lower every record's distortion to at most its distortion to ``center``."""
+        for rows in row_chunks(len(self._points)):
+            measured = self._distortion.to_center(self._points[rows], center)
+            np.minimum(self._nearest[rows], measured, out=self._nearest[rows])
+
+    def _masses(self, smoothing: float) -> Float64s:
+        masses = self._nearest + smoothing
+        return masses if self._weights is None else masses * self._weights
+
+    def draw(self, smoothing: float, rng: np.random.Generator) -> int | None:
+        """Pick a record with probability proportional to w_a (D_t(a) + smoothing), if any has."""
+        masses = self._masses(smoothing)
+        return draw_index(masses, rng) if masses.any() else None
+
+
+def draw_index(masses: Float64s, rng: np.random.Generator) -> int:
+    """Draw an index with probability proportional to ``masses``."""
+    running = np.cumsum(masses)
+    index = int(np.searchsorted(running, rng.random() * running[-1], side="right"))
+    return index if index < len(masses) else int(np.flatnonzero(masses)[-1])
+
+
+def row_chunks(n_rows: int, rows: int = 1 << 16) -> Iterator[slice]:
+    """Yield slices of at most ``rows`` rows, so that temporaries stay small."""
+    for start in range(0, n_rows, rows):
+        yield slice(start, min(n_rows, start + rows))

@@ -1,0 +1,117 @@
+"""Probe functions: where a record is taken to be when distances are measured (Table `tabT1`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpkv import kernels
+from dpkv.errors import ParameterError
+from dpkv.kernels import Floats
+
+ProbeFunction = Callable[[int, Floats, Floats], Floats]
+"""(round t starting at 1, records, centers so far) to the m probed points."""
+
+
+class Probe(Protocol):
+    """Maps the records to the points that distances are measured from."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every round probes alike; the loop then measures each center only once."""
+
+    def locate(self, round_: int, data: Floats, centers: Floats) -> Floats:
+        """Return probe_t(a) for every record a, in the order of ``data``."""
+
+    def eligible(self, round_: int, n_records: int) -> NDArray[np.bool_] | None:
+        """Return who may be picked when every distance is zero, or None for all."""
+
+
+@dataclass(frozen=True)
+class IdentityProbe:
+    """Every record is probed to itself: k-means++."""
+
+    fixed: bool = True
+
+    def locate(self, round_: int, data: Floats, centers: Floats) -> Floats:  # noqa: ARG002
+        """Return the records themselves, not a copy."""
+        return data
+
+    def eligible(self, round_: int, n_records: int) -> None:  # noqa: ARG002
+        """Let every record be picked."""
+
+
+@dataclass(frozen=True, eq=False)
+class NearestSynopsisProbe:
+    """Every record is probed to its nearest synopsis: sk-means++ (`thSKM`)."""
+
+    synopses: Floats
+    fixed: bool = True
+
+    def locate(self, round_: int, data: Floats, centers: Floats) -> Floats:  # noqa: ARG002
+        """Return each record's nearest synopsis."""
+        synopses = np.asarray(self.synopses, dtype=data.dtype)
+        if synopses.ndim != 2 or synopses.shape[1] != data.shape[1] or not len(synopses):  # noqa: PLR2004
+            raise ParameterError(
+                "synopses", f"a matrix with {data.shape[1]} columns", f"shape {synopses.shape}"
+            )
+        return synopses[kernels.assign_nearest(data, synopses)[0]]
+
+    def eligible(self, round_: int, n_records: int) -> None:  # noqa: ARG002
+        """Let every record be picked."""
+
+
+@dataclass(frozen=True, eq=False)
+class MinibatchProbe:
+    """Records of round t's minibatch are probed to themselves, the rest to their closest center.
+
+    This is the reduction of ok-means++ (`thOKM`): outside the minibatch every distance is zero, so
+    round t picks inside minibatch t. ``batches[a]`` is the round, from 1, that record a belongs to.
+    The first round must be drawn from minibatch 1: see ``first_weights``.
+    """
+
+    batches: NDArray[np.integer[Any]]
+    fixed: bool = False
+
+    def locate(self, round_: int, data: Floats, centers: Floats) -> Floats:
+        """Return the records of this round's batch, and the closest center for the others."""
+        if len(self.batches) != len(data):
+            raise ParameterError("batches", f"one number a record, {len(data)}", len(self.batches))
+        probed = data.copy()
+        if len(centers):
+            outside = np.flatnonzero(self.batches != round_)
+            centers = centers.astype(data.dtype)
+            probed[outside] = centers[kernels.assign_nearest(data[outside], centers)[0]]
+        return probed
+
+    def eligible(self, round_: int, n_records: int) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Let only the records of this round's batch be picked."""
+        return np.asarray(self.batches == round_)
+
+    def first_weights(self) -> NDArray[np.float64]:
+        """Return the first round's weights: uniform on minibatch 1."""
+        return np.asarray(self.batches == 1, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class CallableProbe:
+    """Any function of the round, the records and the centers so far."""
+
+    function: ProbeFunction
+    fixed: bool = False
+
+    def locate(self, round_: int, data: Floats, centers: Floats) -> Floats:
+        """Call the function and check the shape of what it returns."""
+        probed = np.ascontiguousarray(self.function(round_, data, centers), dtype=data.dtype)
+        if probed.shape != data.shape:
+            raise ParameterError(
+                "probe", f"a function returning shape {data.shape}", f"shape {probed.shape}"
+            )
+        return probed
+
+    def eligible(self, round_: int, n_records: int) -> None:  # noqa: ARG002
+        """Let every record be picked."""

@@ -1,0 +1,64 @@
+"""Parquet files, read batch by batch (extra ``parquet``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpkv.errors import TableError
+from dpkv.kernels import Float64s
+from dpkv.tables.naming import choose_columns, not_numeric
+
+_BATCH_ROWS = 1 << 17
+
+
+class ParquetSource:
+    """A Parquet file whose columns are known."""
+
+    def __init__(self, path: Path, columns: Sequence[str] | None) -> None:
+        try:
+            import pyarrow  # noqa: PLC0415 (an optional extra)
+            import pyarrow.parquet  # noqa: PLC0415
+        except ImportError:
+            raise TableError(
+                f"{path} is a Parquet file: reading it needs pip install 'dpkv[parquet]'."
+            ) from None
+        self.path = path
+        self._arrow: Any = pyarrow
+        try:
+            self._file: Any = pyarrow.parquet.ParquetFile(path)
+        except (pyarrow.ArrowException, OSError):
+            raise TableError(f"{path} is damaged: it is not a readable Parquet file.") from None
+        schema = self._file.schema_arrow
+        self.columns = choose_columns(path, schema.names, columns)
+        types = pyarrow.types
+        numeric = (types.is_integer, types.is_floating, types.is_decimal)
+        unfit = [
+            name
+            for name in self.columns
+            if not any(test(schema.field(name).type) for test in numeric)
+        ]
+        if unfit:
+            raise not_numeric(path, unfit, self.columns)
+
+    def chunks(self) -> Iterator[tuple[Float64s, float]]:
+        """Yield float64 chunks with the share of the rows read so far."""
+        total, done = max(1, self._file.metadata.num_rows), 0
+        try:
+            for batch in self._file.iter_batches(_BATCH_ROWS, columns=list(self.columns)):
+                chunk = np.empty((batch.num_rows, len(self.columns)))
+                for position, name in enumerate(self.columns):
+                    column = batch.column(name).cast(self._arrow.float64(), safe=False)
+                    chunk[:, position] = column.to_numpy(zero_copy_only=False)
+                done += batch.num_rows
+                if batch.num_rows:
+                    yield chunk, done / total
+        except (self._arrow.ArrowException, OSError):
+            raise TableError(f"{self.path} is damaged: its data cannot be read.") from None
+
+    def where(self, row: int) -> str:
+        """Name a row by its number."""
+        return f"row {row + 1}"

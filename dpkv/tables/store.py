@@ -1,0 +1,146 @@
+"""Where records are kept while a table is read: in memory, or in a memory-mapped file.
+
+The file is a private copy of the data: it lives in the workspace, readable by its owner only, and
+is found again by later runs as long as the table it came from has not changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpkv.kernels import Float64s, Floats
+from dpkv.workspace import private_folder
+
+MEMORY_LIMIT = 512 << 20
+"""Bytes of records held in memory before a table goes to a memory-mapped file."""
+
+_MAP_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """Records that were read, and the file they live in if they are not in memory."""
+
+    values: Float64s
+    path: Path | None
+    n_invalid: int
+
+
+class RecordStore:
+    """Collects chunks in memory and moves to a file when they outgrow the limit."""
+
+    def __init__(
+        self,
+        source: Path,
+        columns: Sequence[str],
+        fill: Floats | None,
+        memory_limit: int,
+        workspace: Path,
+    ) -> None:
+        self._source = source
+        self._width = len(columns)
+        self._limit = memory_limit
+        self._workspace = workspace
+        self._chunks: list[Float64s] = []
+        self._rows = 0
+        self._file: Any = None
+        self._recipe = {
+            "path": str(source.resolve()),
+            "columns": list(columns),
+            "fill": None if fill is None else [float(x) for x in fill],
+        }
+        key = hashlib.sha256(json.dumps(self._recipe).encode()).hexdigest()[:24]
+        self._target = workspace / "tables" / f"{key}.f64"
+        self._fingerprint = _state_of(source)
+
+    def earlier_copy(self) -> Kept | None:
+        """Return the copy an earlier run made, if the table has not changed since."""
+        try:
+            note = json.loads(self._target.with_suffix(".json").read_text(encoding="utf-8"))
+            if note["recipe"] != self._recipe or note["state"] != self._fingerprint:
+                return None
+            values = _mapped(self._target, note["rows"], self._width)
+            return Kept(values, self._target, note["invalid"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def append(self, chunk: Float64s) -> None:
+        """Take one chunk."""
+        self._rows += len(chunk)
+        if self._file is None:
+            self._chunks.append(chunk)
+            if self._rows * self._width * 8 > self._limit:
+                folder = private_folder(self._workspace, "tables")
+                self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 (closed in finish)
+                    dir=folder, prefix="reading-", suffix=".f64", delete=False
+                )
+                for earlier in self._chunks:
+                    earlier.tofile(self._file)
+                self._chunks.clear()
+        else:
+            chunk.tofile(self._file)
+
+    def finish(self, n_invalid: int) -> Kept:
+        """Return all records."""
+        if self._file is None:
+            values = self._chunks[0] if len(self._chunks) == 1 else np.concatenate(self._chunks)
+            self._chunks.clear()
+            return Kept(values, None, n_invalid)
+        self._file.close()
+        note = {
+            "recipe": self._recipe,
+            "state": self._fingerprint,
+            "rows": self._rows,
+            "invalid": n_invalid,
+        }
+        note_file = self._target.with_suffix(".json")
+        note_file.unlink(missing_ok=True)  # never a note beside a copy that it does not describe
+        Path(self._file.name).replace(self._target)
+        note_file.write_text(json.dumps(note), encoding="utf-8")
+        self._file = None
+        return Kept(_mapped(self._target, self._rows, self._width), self._target, n_invalid)
+
+    def discard_unfinished(self) -> None:
+        """Remove the half-written file of a reading that failed."""
+        if self._file is not None:
+            self._file.close()
+            with contextlib.suppress(OSError):
+                Path(self._file.name).unlink()
+            self._file = None
+
+
+def _state_of(source: Path) -> list[int]:
+    status = source.stat()
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+
+def _mapped(path: Path, rows: int, width: int) -> Float64s:
+    """Map a file copy-on-write: an ordinary writable array to numpy, and the file never changes."""
+    if path.stat().st_size != rows * width * 8:
+        raise ValueError("size differs")
+    return np.asarray(np.memmap(path, np.float64, mode="c", shape=(rows, width)))
+
+
+def map_rows(
+    values: Floats, function: Callable[[Floats], Floats], *, mapped: bool, workspace: str | Path
+) -> Floats:
+    """Apply a row-wise function: in place in memory, else into a nameless mapped file."""
+    target = values
+    if mapped:
+        with tempfile.TemporaryFile(dir=private_folder(Path(workspace), "tables")) as file:
+            os.truncate(file.fileno(), values.nbytes)
+            target = np.asarray(np.memmap(file, values.dtype, mode="r+", shape=values.shape))
+    for start in range(0, len(values), _MAP_ROWS):
+        rows = slice(start, start + _MAP_ROWS)
+        target[rows] = function(values[rows])
+    return target

@@ -1,0 +1,128 @@
+"""Checks of parameters and record arrays, so that every entry point refuses in the same words."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpkv import kernels
+from dpkv.errors import ParameterError, TableError
+
+Records = NDArray[np.floating[Any]]
+
+LARGEST_MAGNITUDE = float(2**53)
+"""Beyond this float64 cannot tell neighbouring whole numbers apart; below it no square overflows."""
+
+
+def whole_number(name: str, value: SupportsIndex, *, at_least: int) -> int:
+    """Return ``value`` as an int of at least ``at_least``."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ParameterError(name, "a whole number", value) from None
+    if isinstance(value, bool) or number < at_least:
+        raise ParameterError(name, f"a whole number of at least {at_least}", value)
+    return number
+
+
+def positive_finite(name: str, value: float) -> float:
+    """Return ``value`` as a float in (0, infinity)."""
+    number = _as_float(name, value)
+    if not (math.isfinite(number) and number > 0):
+        raise ParameterError(name, "a finite number greater than 0", value)
+    return number
+
+
+def non_negative_finite(name: str, value: float) -> float:
+    """Return ``value`` as a float in [0, infinity)."""
+    number = _as_float(name, value)
+    if not (math.isfinite(number) and number >= 0):
+        raise ParameterError(name, "a finite number of at least 0", value)
+    return number
+
+
+def _as_float(name: str, value: float) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(name, "a number", value) from None
+
+
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    """Return ``value`` when it is among ``allowed``."""
+    if value not in allowed:
+        raise ParameterError(name, "one of " + ", ".join(repr(a) for a in allowed), value)
+    return value
+
+
+def cluster_count(n_clusters: SupportsIndex, n_records: int, name: str = "n_clusters") -> int:
+    """Return k, at least 1 and at most the number of records."""
+    k = whole_number(name, n_clusters, at_least=1)
+    if k > n_records:
+        raise ParameterError(name, f"at most the number of records, {n_records}", k)
+    return k
+
+
+def as_records(data: ArrayLike) -> Records:
+    """Return ``data`` as a C-ordered, finite float32 or float64 matrix, copying only when it must."""
+    array = _as_matrix(data)
+    magnitude = kernels.largest_magnitude(array)
+    if math.isnan(magnitude):
+        raise TableError("data must not contain NaN or infinity: clean those records first.")
+    if magnitude > LARGEST_MAGNITUDE:
+        raise TableError(
+            "data must stay within ±2^53, where float64 still tells whole numbers apart: "
+            "rescale the columns."
+        )
+    return array
+
+
+def _as_matrix(data: ArrayLike) -> Records:
+    try:
+        array = np.asarray(data)
+        if array.dtype not in (np.float32, np.float64):
+            if array.dtype.kind not in "iufbO":
+                raise TypeError
+            array = array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise TableError("data must be numeric: drop or encode the other columns.") from None
+    if array.ndim != 2 or array.shape[1] == 0:  # noqa: PLR2004
+        raise TableError(
+            f"data must be a matrix with one row a record and at least one column. "
+            f"Got shape {array.shape} instead."
+        )
+    if array.shape[0] == 0:
+        raise TableError("data must hold at least one record. Got none.")
+    if array.flags.c_contiguous and array.dtype.isnative:
+        return array
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
+
+
+def as_weights(name: str, weight: ArrayLike | None, n_records: int) -> NDArray[np.float64] | None:
+    """Return record weights as float64 of length m, or None when every record counts alike."""
+    if weight is None:
+        return None
+    try:
+        array = np.ascontiguousarray(weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(name, "numeric, one number a record", type(weight).__name__) from None
+    if array.shape != (n_records,):
+        raise ParameterError(name, f"one number a record, shape ({n_records},)", array.shape)
+    if not np.isfinite(array).all() or (array < 0).any() or not array.any():
+        raise ParameterError(
+            name, "finite, never negative, and positive somewhere", "weights that are not"
+        )
+    return array
+
+
+def as_generator(rng: np.random.Generator | int | None) -> np.random.Generator:
+    """Return a numpy Generator (SciPy's ``rng`` convention). For simulation, never for a release."""
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if rng is not None:
+        rng = whole_number("rng", rng, at_least=0)
+    return np.random.default_rng(rng)
