@@ -46,7 +46,7 @@ class SquaredEuclidean:
 
 @dataclass(frozen=True, eq=False)
 class Mahalanobis:
-    """(a - c)' Q (a - c) for a symmetric positive semi-definite Q: the quadratic Bregman divergence."""
+    """(a - c)' Q (a - c), the quadratic Bregman divergence of a positive semi-definite Q."""
 
     matrix: NDArray[np.float64]
     _root: NDArray[np.float64] = field(init=False, repr=False)
@@ -95,7 +95,7 @@ class KullbackLeibler(_PositiveOnly):
     def to_center(self, points: Floats, center: Floats) -> Float64s:
         """Return the generalised KL divergence of every row from ``center``."""
         terms = points * np.log(points / center) - points + center
-        return np.maximum(terms.sum(axis=1), 0.0)
+        return np.asarray(np.maximum(terms.sum(axis=1), 0.0))
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ItakuraSaito(_PositiveOnly):
     def to_center(self, points: Floats, center: Floats) -> Float64s:
         """Return the Itakura-Saito divergence of every row from ``center``."""
         ratio = points / center
-        return np.maximum((ratio - np.log(ratio) - 1.0).sum(axis=1), 0.0)
+        return np.asarray(np.maximum((ratio - np.log(ratio) - 1.0).sum(axis=1), 0.0))
 
 
 def squared_norm(points: Floats) -> Float64s:
@@ -165,4 +165,3 @@ class TotalJensen:
 
 
 SQUARED_EUCLIDEAN = SquaredEuclidean()
-

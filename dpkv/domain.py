@@ -4,7 +4,8 @@ A domain is a box (bounds for every column) or an L1 ball. It is chosen without 
 or says that it was not: ``source`` is "given", "private" (found by a mechanism that paid for it) or
 "data" (read off the records, which leaks them). Domains are immutable and serialise to plain JSON.
 
-Algorithms work in the *working* coordinates: the unit cube for a scaled box, else the user's own.
+Every quantity of a domain is in the user's own coordinates. Algorithms run in the coordinates of
+``domain.working``: the unit cube for a scaled box, the domain itself otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Bounds = Sequence[float] | Sequence[Sequence[float]] | Mapping[str, Any]
 
 
 class Domain(ABC):
-    """A box or an L1 ball, with its diameters. Build one with ``Box``, ``L1Ball`` or ``bounded``."""
+    """A box or an L1 ball. Build one with ``Box``, ``L1Ball`` or ``Domain.bounded``."""
 
     source: Source
 
@@ -65,34 +66,34 @@ class Domain(ABC):
     @property
     @abstractmethod
     def diam1(self) -> float:
-        """L1 diameter in working coordinates."""
+        """L1 diameter: the largest L1 distance between two points of the domain."""
 
     @property
     @abstractmethod
     def diam2(self) -> float:
-        """L2 diameter in working coordinates."""
+        """L2 diameter: the largest L2 distance between two points of the domain."""
 
     @property
     @abstractmethod
     def middle(self) -> Float64s:
-        """The domain's center in the user's coordinates."""
+        """The domain's center."""
 
     @property
     @abstractmethod
     def working(self) -> Domain:
-        """The same domain as a domain in working coordinates; clipping centers needs it."""
+        """The domain that algorithms see, with its own clip and diameters."""
 
     @abstractmethod
     def clip(self, values: Floats) -> Floats:
-        """Return each row moved to the nearest point of the domain (user's coordinates)."""
+        """Return each row moved to the nearest point of the domain."""
 
     @abstractmethod
     def to_working(self, values: Floats) -> Floats:
-        """Clip, then map to working coordinates."""
+        """Clip, then map to the coordinates of ``working``."""
 
     @abstractmethod
     def from_working(self, values: Floats) -> Floats:
-        """Map from working coordinates back to the user's."""
+        """Map from the coordinates of ``working`` back to the user's."""
 
     @abstractmethod
     def grid(self, bits: int = GRID_BITS) -> Grid:
@@ -158,22 +159,18 @@ class Box(Domain):
 
     @property
     def widths(self) -> Float64s:
-        """Widths of the columns in the user's coordinates."""
+        """Widths of the columns."""
         return np.subtract(self.upper, self.lower)
 
     @property
-    def _working_widths(self) -> Float64s:
-        return np.where(self.widths > 0, 1.0, 0.0) if self.scaled else self.widths
-
-    @property
     def diam1(self) -> float:
-        """L1 diameter: the sum of the working widths."""
-        return float(self._working_widths.sum())
+        """L1 diameter: the sum of the widths."""
+        return float(self.widths.sum())
 
     @property
     def diam2(self) -> float:
         """L2 diameter: the length of the diagonal."""
-        return float(np.linalg.norm(self._working_widths))
+        return float(np.linalg.norm(self.widths))
 
     @property
     def middle(self) -> Float64s:
@@ -185,15 +182,14 @@ class Box(Domain):
         """The unit cube for a scaled box, else the box itself."""
         if not self.scaled:
             return self
-        zeros = (0.0,) * self.n_features
-        return Box(zeros, tuple(self._working_widths), scaled=False, source=self.source)
+        zeros, ones = np.zeros(self.n_features), np.where(self.widths > 0, 1.0, 0.0)
+        return Box(tuple(zeros), tuple(ones), scaled=False, source=self.source)
 
     def clip(self, values: Floats) -> Floats:
         """Return the values moved inside the bounds, column by column."""
         self._check_columns(values)
-        if values.dtype == np.float64:
-            return np.clip(values, self.lower, self.upper)
-        lower, upper = (_inward(b, values.dtype, t) for b, t in ((self.lower, np.inf), (self.upper, -np.inf)))
+        lower = _rounded(self.lower, values.dtype, np.inf)
+        upper = _rounded(self.upper, values.dtype, -np.inf)
         return np.clip(values, np.minimum(lower, upper), upper)
 
     def to_working(self, values: Floats) -> Floats:
@@ -203,7 +199,7 @@ class Box(Domain):
             return clipped
         widths = np.where(self.widths > 0, self.widths, 1.0)
         stretched = (clipped - np.asarray(self.lower)) / widths
-        return np.clip(stretched, 0.0, self._working_widths).astype(values.dtype, copy=False)
+        return np.asarray(np.clip(stretched, 0.0, self.working.upper), dtype=values.dtype)
 
     def from_working(self, values: Floats) -> Floats:
         """Return user's coordinates, never outside the bounds by rounding."""
@@ -211,9 +207,9 @@ class Box(Domain):
         if not self.scaled:
             return values
         moved = np.asarray(self.lower) + values * self.widths
-        inside = (values >= 0) & (values <= self._working_widths)
-        clipped = np.clip(moved, self.lower, self.upper)
-        return np.where(inside, clipped, moved).astype(values.dtype, copy=False)
+        moved = np.asarray(moved, dtype=values.dtype)
+        inside = (values >= 0) & (values <= 1)
+        return np.where(inside, self.clip(moved), moved)
 
     def grid(self, bits: int = GRID_BITS) -> Grid:
         """Return the grid: 2^bits levels on a scaled side; a common step when not scaled."""
@@ -326,8 +322,8 @@ def _onto_l1_ball(offsets: Floats, radius: float) -> Float64s:
     return np.asarray(projected * shrink * (1.0 - 1e-15))
 
 
-def _inward(bounds: tuple[float, ...], dtype: np.dtype[Any], toward: float) -> Floats:
-    """Return bounds in ``dtype``, rounded toward the inside of the box."""
+def _rounded(bounds: tuple[float, ...], dtype: np.dtype[Any], toward: float) -> Floats:
+    """Return bounds in ``dtype``, rounded toward plus or minus infinity where not representable."""
     rounded = np.asarray(bounds).astype(dtype)
     outside = (rounded < bounds) if toward > 0 else (rounded > bounds)
     return np.where(outside, np.nextafter(rounded, dtype.type(toward)), rounded)

@@ -30,8 +30,8 @@ class ParameterError(UsageError):
 
     def __init__(self, parameter: str, must: str, got: object, advice: str = "") -> None:
         self.parameter = parameter
-        self.got = got
-        sentence = f"{parameter} must be {must}. Got {got!r} instead."
+        self.got = got.item() if hasattr(got, "item") and not hasattr(got, "__len__") else got
+        sentence = f"{parameter} must be {must}. Got {self.got!r} instead."
         super().__init__(f"{sentence} {advice}".rstrip())
 
 

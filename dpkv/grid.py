@@ -47,13 +47,14 @@ class Grid(ABC):
 
     def restore(self, points: Integers) -> Float64s:
         """Return grid points in the user's coordinates."""
-        return np.asarray(self.origin) + points * np.asarray(self.steps)
+        return np.asarray(self.origin + points * np.asarray(self.steps))
 
     def _offsets(self, values: Floats) -> Float64s:
         """Return the rows measured in steps from the origin; a column of zero width gives 0."""
         steps = np.asarray(self.steps)
         offsets = np.asarray(values, dtype=np.float64) - np.asarray(self.origin)
-        return np.divide(offsets, steps, out=np.zeros_like(offsets), where=steps > 0)
+        np.divide(offsets, steps, out=offsets, where=steps > 0)
+        return np.where(steps > 0, offsets, 0.0)
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class L1BallGrid(Grid):
 
 
 def _shortened(point: Integers, steps: int) -> Integers:
-    """Return an integer vector with its L1 norm lowered by ``steps``: soft thresholding, exactly."""
+    """Return an integer vector whose L1 norm is lowered by ``steps``: exact soft thresholding."""
     sizes = np.sort(np.abs(point))[::-1]
     cut = 0
     for count, size in enumerate(sizes, start=1):
@@ -140,12 +141,15 @@ def box_grid(
     levels = 2 ** _checked(bits) - 1
     widths = np.subtract(upper, lower)
     if scaled:
-        steps, tops = widths / levels, np.where(widths > 0, levels, 0)
+        steps = widths / levels
+        tops = np.where(steps > 0, levels, 0)  # a width too small to divide carries no information
     else:
         step = float(widths.max()) / levels
         steps = np.where(widths > 0, step, 0.0)
         # The slack admits the widest column's last level, which rounding may put a hair above.
-        cells = np.floor(np.divide(widths, step) * (1 + 1e-12)) if step > 0 else np.zeros(len(widths))
+        cells = (
+            np.floor(np.divide(widths, step) * (1 + 1e-12)) if step > 0 else np.zeros(len(widths))
+        )
         tops = np.minimum(cells, levels)
     return BoxGrid(tuple(map(float, lower)), tuple(map(float, steps)), tuple(map(int, tops)))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numba
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 Float64s = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Function = TypeVar("Function", bound=Callable[..., Any])
+Kernel = Callable[..., Any]
 
 BLOCK = 256
 """Records a block: they stay in the first-level cache while several centers are measured to them,
@@ -28,12 +28,20 @@ and a draw walks through half a block on average."""
 _WORTH_A_THREAD = 100_000  # numbers read; below this, waking a thread costs more than it saves
 
 
-def compiled(function: Function) -> Function:
-    """Compile without the GIL, with reassociated sums (never assuming NaN away), cached on disk."""
-    fast = {"reassoc", "contract", "nsz", "arcp"}
-    return cast(Function, numba.njit(nogil=True, cache=True, fastmath=fast)(function))
+def compiled(function: Kernel) -> Kernel:
+    """Compile without the GIL, with reassociated sums (never assuming NaN away), cached on disk.
+
+    Where neither the package nor the user's cache folder can be written, it compiles every time.
+    """
+    options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz", "arcp"}}
+    try:
+        kernel: Kernel = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # numba found no folder for its cache
+        kernel = numba.njit(**options)(function)
+    return kernel
 
 
+N_THREADS = int(numba.get_num_threads())
 _pool: ThreadPoolExecutor | None = None
 
 
@@ -42,7 +50,8 @@ def _forget_pool() -> None:
     _pool = None
 
 
-os.register_at_fork(after_in_child=_forget_pool)  # a forked child inherits no threads
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)  # a forked child inherits no threads
 
 
 def over_blocks(function: Callable[..., None], n_blocks: int, work: int, *arguments: Any) -> None:
@@ -51,12 +60,12 @@ def over_blocks(function: Callable[..., None], n_blocks: int, work: int, *argume
     ``work`` is the count of numbers read in all.
     """
     global _pool  # noqa: PLW0603
-    threads = min(int(numba.config.NUMBA_NUM_THREADS), n_blocks, 1 + work // _WORTH_A_THREAD)
+    threads = min(N_THREADS, n_blocks, 1 + work // _WORTH_A_THREAD)
     if threads <= 1:
         function(*arguments, 0, n_blocks)
         return
     if _pool is None:
-        _pool = ThreadPoolExecutor(int(numba.config.NUMBA_NUM_THREADS), thread_name_prefix="dpkv")
+        _pool = ThreadPoolExecutor(N_THREADS, thread_name_prefix="dpkv")
     cuts = [n_blocks * part // threads for part in range(threads + 1)]
     others = [
         _pool.submit(function, *arguments, cuts[part], cuts[part + 1]) for part in range(1, threads)
@@ -71,7 +80,15 @@ def block_count(n_records: int) -> int:
     return -(-n_records // BLOCK)
 
 
-# -- seeding: distances, minima and block sums in a single pass over the records --------------------
+def block_sums(weights: Float64s | None, n_records: int) -> Float64s:
+    """Return the total weight of every block; records count one each when ``weights`` is None."""
+    starts = np.arange(block_count(n_records)) * BLOCK
+    if weights is None:
+        return np.minimum(n_records - starts, BLOCK).astype(np.float64)
+    return np.add.reduceat(weights, starts)
+
+
+# -- seeding: distances, minima and block sums in a single pass over the records ------------------
 
 
 @compiled
@@ -102,9 +119,11 @@ def _lower_block_by_four(points, centers, c, nearest, start, stop):  # type: ign
         e0, e1, f0, f1 = centers[c + 2, 0], centers[c + 2, 1], centers[c + 3, 0], centers[c + 3, 1]
         for i in range(start, stop):
             x, y = points[i, 0], points[i, 1]
-            one = min((x - a0) * (x - a0) + (y - a1) * (y - a1), (x - b0) * (x - b0) + (y - b1) * (y - b1))
-            two = min((x - e0) * (x - e0) + (y - e1) * (y - e1), (x - f0) * (x - f0) + (y - f1) * (y - f1))
-            nearest[i] = min(nearest[i], min(one, two))
+            a = (x - a0) * (x - a0) + (y - a1) * (y - a1)
+            b = (x - b0) * (x - b0) + (y - b1) * (y - b1)
+            e = (x - e0) * (x - e0) + (y - e1) * (y - e1)
+            f = (x - f0) * (x - f0) + (y - f1) * (y - f1)
+            nearest[i] = min(nearest[i], a, b, e, f)
     else:
         for i in range(start, stop):
             a = b = e = f = nearest.dtype.type(0)
@@ -114,7 +133,7 @@ def _lower_block_by_four(points, centers, c, nearest, start, stop):  # type: ign
                 b += (x - centers[c + 1, j]) * (x - centers[c + 1, j])
                 e += (x - centers[c + 2, j]) * (x - centers[c + 2, j])
                 f += (x - centers[c + 3, j]) * (x - centers[c + 3, j])
-            nearest[i] = min(nearest[i], min(min(a, b), min(e, f)))
+            nearest[i] = min(nearest[i], a, b, e, f)
 
 
 @compiled
@@ -181,6 +200,8 @@ def propose(  # type: ignore[no-untyped-def]
         before = running[block - 1] if block else 0.0
         start, stop = block * BLOCK, min(len(points), (block + 1) * BLOCK)
         i = _locate(nearest, weights, smoothing, start, stop, target - before)
+        if len(pending) == 0:
+            return i
         current = nearest[i]
         for c in range(len(pending)):
             distance = nearest.dtype.type(0)

@@ -15,7 +15,11 @@ from dpkv.errors import ParameterError, TableError
 Records = NDArray[np.floating[Any]]
 
 LARGEST_MAGNITUDE = float(2**53)
-"""Beyond this float64 cannot tell neighbouring whole numbers apart; below it no square overflows."""
+"""Beyond it float64 cannot tell neighbouring whole numbers apart; below it no square overflows."""
+
+
+LARGEST_TOTAL_WEIGHT = 1e200
+"""Beyond it a weighted sum of squares could overflow."""
 
 
 def whole_number(name: str, value: SupportsIndex, *, at_least: int) -> int:
@@ -45,6 +49,14 @@ def non_negative_finite(name: str, value: float) -> float:
     return number
 
 
+def non_negative(name: str, value: float) -> float:
+    """Return ``value`` as a float in [0, infinity]."""
+    number = _as_float(name, value)
+    if not number >= 0:
+        raise ParameterError(name, "a number of at least 0", value)
+    return number
+
+
 def _as_float(name: str, value: float) -> float:
     try:
         return float(value)
@@ -68,7 +80,7 @@ def cluster_count(n_clusters: SupportsIndex, n_records: int, name: str = "n_clus
 
 
 def as_records(data: ArrayLike) -> Records:
-    """Return ``data`` as a C-ordered, finite float32 or float64 matrix, copying only when it must."""
+    """Return ``data`` as a finite, C-ordered float32 or float64 matrix, copied only if needed."""
     array = _as_matrix(data)
     magnitude = kernels.largest_magnitude(array)
     if math.isnan(magnitude):
@@ -112,7 +124,7 @@ def as_weights(name: str, weight: ArrayLike | None, n_records: int) -> NDArray[n
         raise ParameterError(name, "numeric, one number a record", type(weight).__name__) from None
     if array.shape != (n_records,):
         raise ParameterError(name, f"one number a record, shape ({n_records},)", array.shape)
-    if not np.isfinite(array).all() or (array < 0).any() or not array.any():
+    if not (array >= 0).all() or not 0 < array.sum() <= LARGEST_TOTAL_WEIGHT:
         raise ParameterError(
             name, "finite, never negative, and positive somewhere", "weights that are not"
         )
@@ -120,7 +132,7 @@ def as_weights(name: str, weight: ArrayLike | None, n_records: int) -> NDArray[n
 
 
 def as_generator(rng: np.random.Generator | int | None) -> np.random.Generator:
-    """Return a numpy Generator (SciPy's ``rng`` convention). For simulation, never for a release."""
+    """Return a numpy Generator (SciPy's ``rng`` convention): for simulation, never a release."""
     if isinstance(rng, np.random.Generator):
         return rng
     if rng is not None:

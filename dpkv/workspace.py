@@ -18,6 +18,15 @@ def private_folder(workspace: Path, name: str) -> Path:
     return folder
 
 
+def remove_if_empty(workspace: Path, name: str) -> None:
+    """Undo ``private_folder`` where nothing was put into the folder or the workspace."""
+    with contextlib.suppress(OSError):
+        (workspace / name).rmdir()
+        if [entry.name for entry in workspace.iterdir()] == [".gitignore"]:
+            (workspace / ".gitignore").unlink()
+            workspace.rmdir()
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a whole file or nothing: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)

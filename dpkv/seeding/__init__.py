@@ -10,8 +10,8 @@ from dpkv.seeding.densities import (
     ProductLaplace,
     UniformOnSubset,
 )
-from dpkv.seeding.instances import forgy, kmeans_plusplus
-from dpkv.seeding.potential import (
+from dpkv.seeding.instances import ALGORITHMS, forgy, kmeans_plusplus
+from dpkv.seeding.potentials import (
     LloydResult,
     NoiseTerms,
     OptimumEstimate,
@@ -29,8 +29,10 @@ from dpkv.seeding.probes import (
     NearestSynopsisProbe,
     Probe,
 )
+from dpkv.seeding.trials import Trial, Trials, check_trials, run_trials
 
 __all__ = [
+    "ALGORITHMS",
     "CallableDensity",
     "CallableProbe",
     "Density",
@@ -46,8 +48,11 @@ __all__ = [
     "Probe",
     "ProductLaplace",
     "Seeding",
+    "Trial",
+    "Trials",
     "UniformOnSubset",
     "assign",
+    "check_trials",
     "estimate_optimum",
     "expected_potential_bound",
     "forgy",
@@ -56,4 +61,5 @@ __all__ = [
     "lloyd",
     "noise_terms",
     "potential",
+    "run_trials",
 ]

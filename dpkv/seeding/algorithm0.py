@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpkv.distortions import SQUARED_EUCLIDEAN, Distortion, SquaredEuclidean
+from dpkv.distortions import SQUARED_EUCLIDEAN, Distortion
 from dpkv.domain import Domain
 from dpkv.errors import ParameterError
 from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.densities import Density, Dirac
-from dpkv.seeding.nearest import GeneralNearest, Nearest, SquaredNearest, draw_index
+from dpkv.seeding.nearest import draw_index, keep_nearest
 from dpkv.seeding.probes import IdentityProbe, Probe
 from dpkv.validation import (
     as_generator,
     as_records,
     as_weights,
     cluster_count,
-    non_negative_finite,
+    non_negative,
     one_of,
 )
 
@@ -71,10 +72,12 @@ def kvariates(
     density : what a picked record is released through; itself by default.
     distortion : what is measured; squared L2 distance by default.
     sample_weight : weights of the records.
-    first_weight : weights of the records in round 1 only, when they differ from ``sample_weight``.
+    first_weight : weights of the records in round 1 alone, for instances that open differently
+        (dk-means++ opens with a uniform node, sk-means++ with a uniform synopsis).
     reference : "released" measures distances to the released centers, as Algorithm 0 is written;
         "picked" measures them to the picked records, as the proof of `thmdp` does.
-    gamma : additive smoothing of Theorem A; needs ``domain``.
+    gamma : additive smoothing of Theorem A; needs ``domain``. Infinity makes every round like the
+        first, which is Forgy's seeding.
     domain : the domain, in the data's coordinates; centers are clipped to it before distances
         are measured to them.
     rng : a numpy Generator or a seed, for simulation; a release never goes through here.
@@ -94,23 +97,21 @@ def kvariates(
     centers, references = np.empty_like(draws), np.empty_like(draws)
     indices = np.empty(k, np.int64)
     uniform_rounds: list[int] = []
-    keeper = _keeper(records, probe, distortion, weight)
+    by_distance = k > 1 and math.isfinite(smoothing)
+    nearest = keep_nearest(records, weight, probe, distortion) if by_distance else None
 
     for t in range(k):
-        if t == 0:
-            index = _draw_by_weight(weight if opening is None else opening, len(records), generator)
-        else:
-            if isinstance(keeper, GeneralNearest) and not probe.fixed:
-                probed = probe.locate(t + 1, records, references[:t])
-                distortion.check(probed)
-                keeper.move(probed, references[:t])
-            else:
-                keeper.add(references[t - 1])
-            drawn = keeper.draw(smoothing, generator)
-            if drawn is None:
+        index = None
+        if t > 0 and nearest is not None:
+            nearest.add(references[t - 1])
+            index = nearest.draw(smoothing, generator)
+            if index is None:
                 uniform_rounds.append(t + 1)
-                drawn = _draw_eligible(probe, t + 1, weight, len(records), generator)
-            index = drawn
+        if index is None:
+            if t == 0 and opening is not None:
+                index = draw_index(opening, generator)
+            else:
+                index = _draw_eligible(probe, t + 1, weight, len(records), generator)
         indices[t] = index
         draws[t] = density.sample(records, index, generator)
         centers[t] = draws[t] if domain is None else domain.clip(draws[t : t + 1])[0]
@@ -122,30 +123,12 @@ def kvariates(
 
 def _smoothing(gamma: float, domain: Domain | None) -> float:
     """Return gamma * diam2^2, what Theorem A adds to every distance."""
-    if non_negative_finite("gamma", gamma) == 0.0:
-        return 0.0
+    gamma = non_negative("gamma", gamma)
+    if gamma == 0.0 or math.isinf(gamma):
+        return gamma
     if domain is None:
         raise ParameterError("domain", "given when gamma is positive", None)
     return gamma * domain.diam2**2
-
-
-def _keeper(
-    records: Floats, probe: Probe, distortion: Distortion, weight: Float64s | None
-) -> Nearest:
-    """Choose how D_t is kept. The choice changes the work, never a probability."""
-    if not probe.fixed:
-        return GeneralNearest(records, weight, distortion)
-    probed = probe.locate(1, records, records[:0])
-    if not isinstance(distortion, SquaredEuclidean):
-        distortion.check(probed)
-        return GeneralNearest(probed, weight, distortion)
-    return SquaredNearest(probed, weight)
-
-
-def _draw_by_weight(weight: Float64s | None, n_records: int, rng: np.random.Generator) -> int:
-    if weight is None:
-        return int(rng.integers(n_records))
-    return draw_index(weight, rng)
 
 
 def _draw_eligible(
@@ -153,7 +136,8 @@ def _draw_eligible(
 ) -> int:
     """Pick by weight alone among the records the probe calls eligible (all, if those weigh 0)."""
     eligible = probe.eligible(round_, n_records)
-    if eligible is None:
-        return _draw_by_weight(weight, n_records, rng)
-    mass = eligible.astype(np.float64) if weight is None else eligible * weight
-    return draw_index(mass, rng) if mass.any() else _draw_by_weight(weight, n_records, rng)
+    mass = weight
+    if eligible is not None and eligible.any():
+        mass = eligible.astype(np.float64) if weight is None else eligible * weight
+        mass = mass if mass.any() else weight
+    return int(rng.integers(n_records)) if mass is None else draw_index(mass, rng)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -65,12 +66,14 @@ class Dirac:
         if self.anchors is None:
             return data
         if self.anchors.shape != data.shape:
-            raise ParameterError("anchors", f"of the data's shape, {data.shape}", self.anchors.shape)
+            raise ParameterError(
+                "anchors", f"of the data's shape, {data.shape}", self.anchors.shape
+            )
         return self.anchors
 
     def sample(self, data: Floats, index: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
         """Return the anchor of the record at ``index``."""
-        return self._anchors(data)[index]
+        return np.asarray(self._anchors(data)[index])
 
     def moments(self, data: Floats) -> Moments:
         """Return the anchors, and no variance."""
@@ -89,7 +92,8 @@ class ProductLaplace:
 
     def sample(self, data: Floats, index: int, rng: np.random.Generator) -> Floats:
         """Return the record plus noise. Floating-point noise: for simulation, not for a release."""
-        return data[index] + rng.laplace(0.0, _per_column("scale", self.scale, data.shape[1]))
+        scales = _per_column("scale", self.scale, data.shape[1])
+        return np.asarray(data[index] + rng.laplace(0.0, scales))
 
     def moments(self, data: Floats) -> Moments:
         """Return the records, and a variance of 2 b^2 a column."""
@@ -108,7 +112,8 @@ class Gaussian:
 
     def sample(self, data: Floats, index: int, rng: np.random.Generator) -> Floats:
         """Return the record plus noise. Floating-point noise: for simulation, not for a release."""
-        return data[index] + rng.normal(0.0, _per_column("sigma", self.sigma, data.shape[1]))
+        sigmas = _per_column("sigma", self.sigma, data.shape[1])
+        return np.asarray(data[index] + rng.normal(0.0, sigmas))
 
     def moments(self, data: Floats) -> Moments:
         """Return the records, and a variance of sigma^2 a column."""
@@ -136,7 +141,7 @@ class UniformOnSubset:
         """Return a uniformly drawn record of the group of the record at ``index``."""
         numbers, members, starts = self._checked(data)
         group = numbers[index]
-        return data[members[rng.integers(starts[group], starts[group + 1])]]
+        return np.asarray(data[members[rng.integers(starts[group], starts[group + 1])]])
 
     def moments(self, data: Floats) -> Moments:
         """Return the groups' means and total variances."""
@@ -144,7 +149,7 @@ class UniformOnSubset:
         sizes = np.diff(starts)
         means = np.empty((len(sizes), data.shape[1]))
         traces = np.empty(len(sizes))
-        for group, (start, stop) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        for group, (start, stop) in enumerate(pairwise(starts)):
             records = data[members[start:stop]].astype(np.float64)
             means[group], traces[group] = records.mean(axis=0), records.var(axis=0).sum()
         return Moments(lambda rows: means[numbers[rows]], lambda rows: traces[numbers[rows]])
@@ -153,7 +158,9 @@ class UniformOnSubset:
         self, data: Floats
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         if np.shape(self.groups) != (len(data),):
-            raise ParameterError("groups", f"one label a record, {len(data)}", np.shape(self.groups))
+            raise ParameterError(
+                "groups", f"one label a record, {len(data)}", np.shape(self.groups)
+            )
         return self._membership
 
 
@@ -168,7 +175,9 @@ class CallableDensity:
         """Call the sampler on the picked record and check the shape of what it returns."""
         center = np.asarray(self.sampler(data[index], rng))
         if center.shape != (data.shape[1],):
-            raise ParameterError("density", f"a function returning {data.shape[1]} numbers", center.shape)
+            raise ParameterError(
+                "density", f"a function returning {data.shape[1]} numbers", center.shape
+            )
         if not np.isfinite(center).all():
             raise UsageError("density must return finite numbers: check the function.")
         return center

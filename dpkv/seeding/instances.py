@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpkv.kernels import Floats, Indices
-from dpkv.seeding.algorithm0 import Seeding, kvariates
-from dpkv.validation import as_generator, as_records, as_weights, cluster_count
+from dpkv.seeding.algorithm0 import kvariates
 
 
 def kmeans_plusplus(
@@ -36,33 +36,14 @@ def forgy(
     sample_weight: ArrayLike | None = None,
     rng: np.random.Generator | int | None = None,
 ) -> tuple[Floats, Indices]:
-    """Seed by Forgy's rule: k distinct records, uniformly or by weight, without D^2 bias.
+    """Seed by Forgy's rule: every center an independent draw by weight, without D^2 bias.
 
-    It is Algorithm 0 with gamma -> infinity, drawn without replacement. When fewer than k records
-    have a positive weight, the rest are drawn uniformly from the others.
+    It is Algorithm 0 at gamma = infinity, so a record may come twice, as in Forgy-DP. Returns the
+    centers and the rows they came from. Nothing about the result is private.
     """
-    records = as_records(X)
-    k = cluster_count(n_clusters, len(records))
-    weight = as_weights("sample_weight", sample_weight, len(records))
-    generator = as_generator(rng)
-    if weight is None:
-        indices = generator.choice(len(records), size=k, replace=False, shuffle=True)
-    else:
-        indices = _weighted_without_replacement(weight, k, generator)
-    return records[indices].copy(), indices.astype(np.int64)
-
-
-def _weighted_without_replacement(
-    weight: np.ndarray[tuple[int], np.dtype[np.float64]], k: int, rng: np.random.Generator
-) -> Indices:
-    """Draw one after the other in proportion to the weights left (exponential races)."""
-    arrival = rng.exponential(size=len(weight))
-    with np.errstate(divide="ignore"):
-        order = np.lexsort((arrival, arrival / weight))
-    return order[:k].astype(np.int64)
+    seeding = kvariates(X, n_clusters, sample_weight=sample_weight, gamma=math.inf, rng=rng)
+    return seeding.centers, seeding.indices
 
 
 ALGORITHMS = {"kmeans++": kmeans_plusplus, "forgy": forgy}
 """The named instances that ``dpkv seed`` offers."""
-
-__all__ = ["ALGORITHMS", "Seeding", "forgy", "kmeans_plusplus"]

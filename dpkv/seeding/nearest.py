@@ -1,16 +1,18 @@
 """D_t: every record's distortion to its nearest center so far, kept up to date and drawn from.
 
-Two keepers behind one small interface. They differ in how a new center is accounted for, never in
-the distribution of a draw:
+Three keepers behind one small interface. They differ in how a new center is accounted for, never
+in the distribution of a draw:
 
-    SquaredNearest    squared distance and fixed probes, through the compiled kernels
-    GeneralNearest    any distortion, and probes that move from round to round
+    SquaredNearest    squared distance and a fixed probe, through the compiled kernels
+    GeneralNearest    any distortion and a fixed probe
+    MovingNearest     any distortion, and a probe that moves from round to round
 
 SquaredNearest reads the whole table far less than once a center. Distances only fall when centers
 are added, so a draw from out-of-date distances becomes an exact draw from D_t by rejection: accept
 record a with probability D_t(a) / D_old(a), where D_t(a) is computed for that one record. Centers
-wait until proposals have cost about as much as a pass over the table; one pass then accounts for all
-that wait, four at a time. The distribution of the centers is exactly that of Algorithm 0.
+wait until proposals have cost about as much as a pass over the table; one pass then accounts for
+all that wait, four at a time. The distribution of the centers is exactly that of Algorithm 0, and
+the data are neither copied nor reordered.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from typing import Protocol
 import numpy as np
 
 from dpkv import kernels
-from dpkv.distortions import Distortion
+from dpkv.distortions import Distortion, SquaredEuclidean
+from dpkv.errors import UsageError
 from dpkv.kernels import Float64s, Floats
+from dpkv.seeding.probes import Probe
 
 PROPOSAL_COST = 2048
 """Numbers a pass handles in the time of one proposal (measured; decides speed, nothing else)."""
@@ -41,6 +45,19 @@ class Nearest(Protocol):
         """
 
 
+def keep_nearest(
+    records: Floats, weights: Float64s | None, probe: Probe, distortion: Distortion
+) -> Nearest:
+    """Choose how D_t is kept. The choice changes the work, never a probability."""
+    if not probe.fixed:
+        return MovingNearest(records, weights, probe, distortion)
+    probed = probe.locate(1, records, records[:0])
+    if isinstance(distortion, SquaredEuclidean):
+        return SquaredNearest(probed, weights)
+    distortion.check(probed)
+    return GeneralNearest(probed, weights, distortion)
+
+
 class SquaredNearest:
     """Squared distance over the caller's own array: no copy of the data is ever made."""
 
@@ -50,8 +67,7 @@ class SquaredNearest:
         self._weights = kernels.or_empty(weights)
         self._nearest = np.full(len(points), np.inf, dtype=points.dtype)
         self._sums = np.full(n_blocks, np.inf)
-        mass = np.ones(len(points)) if weights is None else weights
-        self._weight_sums = np.add.reduceat(mass, np.arange(n_blocks) * kernels.BLOCK)
+        self._weight_sums = kernels.block_sums(weights, len(points))
         self._running: Float64s | None = None  # running sums of the blocks; None before any pass
         self._pending = np.empty((0, points.shape[1]), points.dtype)
         self._spent = 0  # what proposals have cost since the last pass, in numbers handled
@@ -117,35 +133,58 @@ class SquaredNearest:
 
 
 class GeneralNearest:
-    """Any distortion. Probed points may be replaced between rounds, as Algorithm 0 allows."""
+    """Any distortion, measured once from every probed point to every center."""
 
     def __init__(self, points: Floats, weights: Float64s | None, distortion: Distortion) -> None:
         self._distortion = distortion
         self._weights = weights
+        self._points = points
         self._nearest = np.full(len(points), np.inf)
-        self._points = points
-
-    def move(self, points: Floats, centers: Floats) -> None:
-        """Measure everything anew: probe_t sends the records to ``points``."""
-        self._points = points
-        self._nearest.fill(np.inf)
-        for center in centers:
-            self.add(center)
 
     def add(self, center: Floats) -> None:
         """Lower every record's distortion to at most its distortion to ``center``."""
         for rows in row_chunks(len(self._points)):
-            measured = self._distortion.to_center(self._points[rows], center)
+            with np.errstate(over="ignore", invalid="ignore"):
+                measured = self._distortion.to_center(self._points[rows], center)
             np.minimum(self._nearest[rows], measured, out=self._nearest[rows])
-
-    def _masses(self, smoothing: float) -> Float64s:
-        masses = self._nearest + smoothing
-        return masses if self._weights is None else masses * self._weights
 
     def draw(self, smoothing: float, rng: np.random.Generator) -> int | None:
         """Pick a record with probability proportional to w_a (D_t(a) + smoothing), if any has."""
-        masses = self._masses(smoothing)
+        masses = self._nearest + smoothing
+        if self._weights is not None:
+            masses *= self._weights
+        if not np.isfinite(masses.sum()):
+            raise UsageError(
+                "the distortion is not finite between some record and a center: rescale the "
+                "columns, or choose another distortion."
+            )
         return draw_index(masses, rng) if masses.any() else None
+
+
+class MovingNearest:
+    """Any distortion, measured anew in every round from where probe_t sends the records."""
+
+    def __init__(
+        self, records: Floats, weights: Float64s | None, probe: Probe, distortion: Distortion
+    ) -> None:
+        self._records = records
+        self._weights = weights
+        self._probe = probe
+        self._distortion = distortion
+        self._centers = np.empty((0, records.shape[1]), records.dtype)
+
+    def add(self, center: Floats) -> None:
+        """Remember one more center; the next draw measures to all of them."""
+        self._centers = np.vstack([self._centers, center])
+
+    def draw(self, smoothing: float, rng: np.random.Generator) -> int | None:
+        """Probe the records for this round, measure, and draw."""
+        probed = self._probe.locate(len(self._centers) + 1, self._records, self._centers)
+        self._distortion.check(probed)
+        measured = GeneralNearest(probed, self._weights, self._distortion)
+        for center in self._centers:
+            measured.add(center)
+        return measured.draw(smoothing, rng)
 
 
 def draw_index(masses: Float64s, rng: np.random.Generator) -> int:

@@ -28,7 +28,10 @@ class Probe(Protocol):
         """Return probe_t(a) for every record a, in the order of ``data``."""
 
     def eligible(self, round_: int, n_records: int) -> NDArray[np.bool_] | None:
-        """Return who may be picked when every distance is zero, or None for all."""
+        """Return who may be picked when distances do not decide, or None for all.
+
+        Distances do not decide in round 1, and in a round where all of them are zero.
+        """
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class IdentityProbe:
         """Return the records themselves, not a copy."""
         return data
 
-    def eligible(self, round_: int, n_records: int) -> None:  # noqa: ARG002
+    def eligible(self, round_: int, n_records: int) -> None:
         """Let every record be picked."""
 
 
@@ -61,7 +64,7 @@ class NearestSynopsisProbe:
             )
         return synopses[kernels.assign_nearest(data, synopses)[0]]
 
-    def eligible(self, round_: int, n_records: int) -> None:  # noqa: ARG002
+    def eligible(self, round_: int, n_records: int) -> None:
         """Let every record be picked."""
 
 
@@ -71,7 +74,7 @@ class MinibatchProbe:
 
     This is the reduction of ok-means++ (`thOKM`): outside the minibatch every distance is zero, so
     round t picks inside minibatch t. ``batches[a]`` is the round, from 1, that record a belongs to.
-    The first round must be drawn from minibatch 1: see ``first_weights``.
+    Round 1 picks uniformly in minibatch 1.
     """
 
     batches: NDArray[np.integer[Any]]
@@ -92,10 +95,6 @@ class MinibatchProbe:
         """Let only the records of this round's batch be picked."""
         return np.asarray(self.batches == round_)
 
-    def first_weights(self) -> NDArray[np.float64]:
-        """Return the first round's weights: uniform on minibatch 1."""
-        return np.asarray(self.batches == 1, dtype=np.float64)
-
 
 @dataclass(frozen=True)
 class CallableProbe:
@@ -113,5 +112,5 @@ class CallableProbe:
             )
         return probed
 
-    def eligible(self, round_: int, n_records: int) -> None:  # noqa: ARG002
+    def eligible(self, round_: int, n_records: int) -> None:
         """Let every record be picked."""

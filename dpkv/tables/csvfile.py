@@ -1,4 +1,4 @@
-"""CSV files, plain or gzipped, read in blocks of whole lines.
+"""CSV files, plain or gzipped, read in blocks of whole records.
 
 pandas turns text into numbers; what it would let pass silently (short rows, long rows, text in a
 numeric column) is caught before or after it, and no message shows a cell.
@@ -9,25 +9,40 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from dpkv import kernels
 from dpkv.errors import TableError
-from dpkv.kernels import Float64s
+from dpkv.kernels import N_THREADS
+from dpkv.tables.chunk import Chunk
 from dpkv.tables.naming import choose_columns, default_names, not_numeric
+from dpkv.tables.scan import walk_records
 
-BLOCK_BYTES = 1 << 24
-_LONGEST_LINE = 1 << 26
+BLOCK_BYTES = 1 << 23
+LONGEST_RECORD = 1 << 26
 _PEEK_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "nil"})
 _BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Whole records of the file, and where they stand in it."""
+
+    text: bytes
+    first_line: int
+    share: float
 
 
 class CsvSource:
@@ -35,26 +50,36 @@ class CsvSource:
 
     def __init__(self, path: Path, columns: Sequence[str] | None, header: bool | None) -> None:
         self.path = path
+        self._delimiter = ","  # until the first line is known
         first = self._first_line()
-        self._delimiter = max(_DELIMITERS, key=first.count)
+        self._delimiter = max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", first).count)
         cells = [cell.strip() for cell in next(csv.reader([first], delimiter=self._delimiter))]
         self._has_header = _is_header(path, cells) if header is None else header
         self._names = tuple(cells) if self._has_header else default_names(len(cells))
         self.columns = choose_columns(path, self._names, columns)
         self._positions = [self._names.index(name) for name in self.columns]
 
+    @property
+    def layout(self) -> dict[str, Any]:
+        """What decides the numbers read, besides the file and the columns."""
+        return {"delimiter": self._delimiter, "header": self._has_header}
+
     def _first_line(self) -> str:
-        for block, _ in self._blocks(_PEEK_BYTES):
-            self._refuse_binary(block)
-            for line in block.decode("utf-8-sig", errors="replace").splitlines():
+        for piece, _ in self._pieces(_PEEK_BYTES):
+            self._refuse_binary(piece)
+            for line in piece.removeprefix(_BOM).splitlines():
                 if line.strip():
-                    if "�" in line:
-                        raise TableError(f"{self.path} is not UTF-8 text: save it as UTF-8 CSV.")
-                    return line
+                    return self._decoded(line)
         raise TableError(f"{self.path} is empty: it must hold at least one row.")
 
-    def _refuse_binary(self, block: bytes) -> None:
-        if b"\0" in block:
+    def _decoded(self, line: bytes) -> str:
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError:
+            raise TableError(f"{self.path} is not UTF-8 text: save it as UTF-8 CSV.") from None
+
+    def _refuse_binary(self, text: bytes) -> None:
+        if b"\0" in text:
             raise TableError(f"{self.path} is a binary file: give a CSV or Parquet table.")
 
     def _open(self) -> tuple[BinaryIO, BinaryIO]:
@@ -64,18 +89,21 @@ class CsvSource:
         file.seek(0)
         return (cast(BinaryIO, gzip.GzipFile(fileobj=file)) if zipped else file), file
 
-    def _blocks(self, block_bytes: int) -> Iterator[tuple[bytes, float]]:
-        """Yield whole lines, about ``block_bytes`` at a time, with the share of the file read."""
+    def _pieces(self, piece_bytes: int) -> Iterator[tuple[bytes, float]]:
+        """Yield the bytes cut after whole records, with the share of the file read so far."""
         size = max(1, self.path.stat().st_size)
         stream, file = self._open()
         rest = b""
         try:
             with file:
-                while piece := stream.read(block_bytes):
+                while piece := stream.read(piece_bytes):
                     rest += piece
-                    cut = rest.rfind(b"\n") + 1
-                    if cut == 0 and len(rest) > _LONGEST_LINE:
-                        raise TableError(f"{self.path} has no line breaks: it is not a CSV table.")
+                    cut = self._last_record_end(rest)
+                    if cut == 0 and len(rest) > LONGEST_RECORD:
+                        raise TableError(
+                            f"{self.path} has a row of over {LONGEST_RECORD >> 20} MB: it is not a "
+                            "CSV table, or a quote in it is never closed."
+                        )
                     if cut:
                         yield rest[:cut], min(1.0, file.tell() / size)
                         rest = rest[cut:]
@@ -84,33 +112,67 @@ class CsvSource:
         if rest:
             yield rest, 1.0
 
-    def chunks(self) -> Iterator[tuple[Float64s, float]]:
-        """Yield float64 chunks with the share of the file read so far."""
+    def _last_record_end(self, text: bytes) -> int:
+        if b'"' in text:
+            return int(walk_records(np.frombuffer(text, np.uint8), ord(self._delimiter), 0)[0])
+        if b"\n" in text:
+            return text.rfind(b"\n") + 1
+        return text.rfind(b"\r", 0, -1) + 1  # a last CR may be half of a CRLF
+
+    def _blocks(self) -> Iterator[_Block]:
+        """Yield the records after the header, block by block."""
         line = 1
         waiting_for_header = self._has_header
-        for block, share in self._blocks(BLOCK_BYTES):
-            self._refuse_binary(block)
-            text = block.removeprefix(_BOM) if line == 1 else block
-            self._refuse_ragged(text, line)
-            lines_in_block = text.count(b"\n")
+        for piece, share in self._pieces(BLOCK_BYTES):
+            text = piece.removeprefix(_BOM) if line == 1 else piece
             if waiting_for_header:
-                text, skipped = _without_first_line(text)
+                text, skipped, found = _without_first_line(text)
                 line += skipped
-                lines_in_block -= skipped
-                waiting_for_header = False
+                waiting_for_header = not found
             if text.strip():
-                yield self._parse(text, line), share
-            line += lines_in_block
+                yield _Block(text, line, share)
+            line += _count_lines(text)
 
-    def _refuse_ragged(self, text: bytes, first_line: int) -> None:
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield float64 chunks in file order; blocks ahead are parsed on the other cores."""
+        waiting: deque[Future[Chunk]] = deque()
+        with ThreadPoolExecutor(N_THREADS, thread_name_prefix="dpkv-csv") as pool:
+            try:
+                for block in self._blocks():
+                    waiting.append(pool.submit(self._parse, block))
+                    if len(waiting) > N_THREADS:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _parse(self, block: _Block) -> Chunk:
+        self._refuse_binary(block.text)
+        self._refuse_ragged(block)
+        try:
+            frame = self._read(block.text, np.float64)
+        except ValueError:  # pandas' own message would show the cell
+            raise self._explain(block) from None
+        values = np.ascontiguousarray(frame[self._positions].to_numpy(np.float64))
+        return Chunk(values, block.share, lambda row: f"line {self._line_of_row(block, row)}")
+
+    def _refuse_ragged(self, block: _Block) -> None:
         wanted = len(self._names)
-        row, found = _first_ragged(
-            np.frombuffer(text, np.uint8), ord(self._delimiter), ord('"'), wanted
+        text = block.text if block.text.endswith(b"\n") else block.text + b"\n"
+        end, _, line, cells = walk_records(
+            np.frombuffer(text, np.uint8), ord(self._delimiter), wanted
         )
-        if row >= 0:
+        if line >= 0:
             raise TableError(
-                f"{self.path}, line {first_line + row}: the row has {found} cells where the table "
-                f"has {wanted} columns: mend that line."
+                f"{self.path}, line {block.first_line + line}: the row has {cells} cells where the "
+                f"table has {wanted} columns: mend that line."
+            )
+        if end < len(text):
+            raise TableError(
+                f"{self.path}: a quote opened after line {block.first_line} is never closed: "
+                "mend the file."
             )
 
     def _read(self, text: bytes, dtype: type) -> pd.DataFrame:
@@ -129,55 +191,57 @@ class CsvSource:
             encoding_errors="replace",
         )
 
-    def _parse(self, text: bytes, first_line: int) -> Float64s:
-        try:
-            frame = self._read(text, np.float64)
-        except ValueError:  # pandas' own message would show the cell
-            raise self._explain(text, first_line) from None
-        return np.ascontiguousarray(frame[self._positions].to_numpy(np.float64))
-
-    def _explain(self, text: bytes, first_line: int) -> TableError:
+    def _explain(self, block: _Block) -> TableError:
         """Find the columns, or else the cell, that are not numbers."""
         try:
-            frame = self._read(text, str)[self._positions].fillna("")
+            frame = self._read(block.text, str)[self._positions].fillna("")
         except ValueError:
-            return TableError(f"{self.path} cannot be read as CSV near line {first_line}.")
+            return TableError(f"{self.path} cannot be read as CSV near line {block.first_line}.")
         numeric = np.column_stack([_is_number(frame[p]) for p in self._positions])
-        never = [c for c, ok in zip(self.columns, numeric.any(axis=0), strict=True) if not ok]
+        ever = [bool(column.any()) for column in numeric.T]
+        never = [column for column, ok in zip(self.columns, ever, strict=True) if not ok]
         if never:
             return not_numeric(self.path, never, self.columns)
         row, column = np.argwhere(~numeric)[0]
         return TableError(
-            f"{self.path}, line {_line_of_row(text, first_line, int(row))}, column "
+            f"{self.path}, line {self._line_of_row(block, int(row))}, column "
             f'"{self.columns[column]}": not a number. Mend that cell, or leave the column out '
             "with --columns."
         )
 
-    def where(self, row: int) -> str:
-        """Name a row by its line, counting as a text editor does."""
-        for block, first_line, first_row in self._numbered_blocks():
-            rows = sum(1 for text in block.splitlines() if text.strip())
-            if row < first_row + rows:
-                return f"line {_line_of_row(block, first_line, row - first_row)}"
-        return f"row {row + 1}"
-
-    def _numbered_blocks(self) -> Iterator[tuple[bytes, int, int]]:
-        line, row = 1, -int(self._has_header)
-        for block, _ in self._blocks(BLOCK_BYTES):
-            yield block, line, row
-            line += block.count(b"\n")
-            row += sum(1 for text in block.splitlines() if text.strip())
+    def _line_of_row(self, block: _Block, row: int) -> int:
+        """Return the line at which the given row of a block starts; blank lines are no rows."""
+        text = io.StringIO(block.text.decode("utf-8", errors="replace"), newline="")
+        reader = csv.reader(text, delimiter=self._delimiter)
+        before = 0
+        for cells in reader:
+            if len(cells) > 1 or any(map(str.strip, cells)):
+                if row == 0:
+                    break
+                row -= 1
+            before = reader.line_num
+        return block.first_line + before
 
 
 def _is_header(path: Path, cells: list[str]) -> bool:
-    """Tell whether the first row is a header: no cell of it is a number."""
+    """Tell whether the first row is a header: cells with a letter, none of them a number."""
     numbers = [_looks_numeric(cell) for cell in cells]
-    words = [not n and cell.lower() not in _MISSING for n, cell in zip(numbers, cells, strict=True)]
-    if any(words) and any(numbers):
+    present = [
+        cell
+        for cell, n in zip(cells, numbers, strict=True)
+        if not n and cell.lower() not in _MISSING
+    ]
+    unclear = [c for c in present if any(map(str.isdigit, c)) and not any(map(str.isalpha, c))]
+    if any(len(cell.split()) > 1 and all(map(_looks_numeric, cell.split())) for cell in unclear):
         raise TableError(
-            f"{path}: the first row mixes names and numbers: say --header or --no-header."
+            f"{path} seems to be separated by blanks: save it with commas between the cells."
         )
-    return any(words)
+    if unclear or (present and any(numbers)):
+        raise TableError(
+            f"{path}: the first row is neither all names nor all numbers: say --header or "
+            "--no-header, and choose the numeric columns with --columns."
+        )
+    return bool(present)
 
 
 def _looks_numeric(cell: str) -> bool:
@@ -188,62 +252,27 @@ def _looks_numeric(cell: str) -> bool:
     return "_" not in cell
 
 
-def _is_number(cells: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _is_number(cells: pd.Series) -> NDArray[np.bool_]:
     text = cells.str.strip()
     parsed = pd.to_numeric(text, errors="coerce").notna()
     return np.asarray(parsed | text.str.lower().isin(_MISSING))
 
 
-def _without_first_line(text: bytes) -> tuple[bytes, int]:
-    """Drop everything up to the first line that is not blank; return how many lines went."""
-    dropped = 0
-    for line in text.splitlines(keepends=True):
-        dropped += 1
-        text = text[len(line) :]
-        if line.strip():
-            break
-    return text, dropped
+def _without_first_line(text: bytes) -> tuple[bytes, int, bool]:
+    """Drop the first line that is not blank and all before it.
 
-
-def _line_of_row(text: bytes, first_line: int, row: int) -> int:
-    """Return the line of the given row of a block; blank lines are no rows."""
-    for offset, line in enumerate(text.splitlines()):
-        if line.strip():
-            if row == 0:
-                return first_line + offset
-            row -= 1
-    return first_line
-
-
-@kernels.compiled
-def _first_ragged(text, delimiter, quote, wanted):  # type: ignore[no-untyped-def]
-    """Return (line offset, cells) of the first row whose cell count is not ``wanted``, or (-1, 0).
-
-    Lines end with LF, CRLF or CR. Blank lines are no rows. Delimiters inside quotes do not count.
+    Returns what is left, how many lines went, and whether such a line was found.
     """
-    line_feed, carriage_return, space = 10, 13, 32
-    line = 0
-    cells = 1
-    blank = True
-    inside = False
-    for i in range(len(text) + 1):
-        at_end = i == len(text)
-        byte = line_feed if at_end else text[i]
-        if inside and not at_end:
-            inside = byte != quote
-        elif byte == quote:
-            inside = True
-            blank = False
-        elif byte == delimiter:
-            cells += 1
-            blank = False
-        elif byte in (line_feed, carriage_return):
-            if not blank and cells != wanted:
-                return line, cells
-            if byte == line_feed or (i + 1 < len(text) and text[i + 1] != line_feed):
-                line += 1
-            cells = 1
-            blank = True
-        elif byte != space:
-            blank = False
-    return -1, 0
+    dropped = 0
+    while text:
+        line = re.match(rb"[^\r\n]*(\r\n|\r|\n|$)", text)
+        assert line is not None
+        text = text[line.end() :]
+        dropped += 1
+        if line.group().strip():
+            return text, dropped, True
+    return text, dropped, False
+
+
+def _count_lines(text: bytes) -> int:
+    return text.count(b"\n") if b"\n" in text else text.count(b"\r")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpkv.errors import TableError
-from dpkv.kernels import Float64s
+from dpkv.tables.chunk import Chunk
 from dpkv.tables.naming import choose_columns, not_numeric
 
 _BATCH_ROWS = 1 << 17
@@ -44,7 +44,12 @@ class ParquetSource:
         if unfit:
             raise not_numeric(path, unfit, self.columns)
 
-    def chunks(self) -> Iterator[tuple[Float64s, float]]:
+    @property
+    def layout(self) -> dict[str, Any]:
+        """What decides the numbers read, besides the file and the columns: nothing."""
+        return {}
+
+    def chunks(self) -> Iterator[Chunk]:
         """Yield float64 chunks with the share of the rows read so far."""
         total, done = max(1, self._file.metadata.num_rows), 0
         try:
@@ -53,12 +58,12 @@ class ParquetSource:
                 for position, name in enumerate(self.columns):
                     column = batch.column(name).cast(self._arrow.float64(), safe=False)
                     chunk[:, position] = column.to_numpy(zero_copy_only=False)
-                done += batch.num_rows
                 if batch.num_rows:
-                    yield chunk, done / total
+                    yield Chunk(chunk, (done + batch.num_rows) / total, _row_names(done))
+                done += batch.num_rows
         except (self._arrow.ArrowException, OSError):
             raise TableError(f"{self.path} is damaged: its data cannot be read.") from None
 
-    def where(self, row: int) -> str:
-        """Name a row by its number."""
-        return f"row {row + 1}"
+
+def _row_names(before: int) -> Callable[[int], str]:
+    return lambda row: f"row {before + row + 1}"

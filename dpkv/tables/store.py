@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,14 @@ from typing import Any
 import numpy as np
 
 from dpkv.kernels import Float64s, Floats
-from dpkv.workspace import private_folder
+from dpkv.workspace import private_folder, remove_if_empty
 
 MEMORY_LIMIT = 512 << 20
 """Bytes of records held in memory before a table goes to a memory-mapped file."""
 
 _MAP_ROWS = 1 << 16
+_UNFINISHED = "reading-"
+_ABANDONED_AFTER = 3600.0  # seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,24 +45,19 @@ class RecordStore:
     def __init__(
         self,
         source: Path,
-        columns: Sequence[str],
-        fill: Floats | None,
+        n_columns: int,
+        recipe: dict[str, Any],
         memory_limit: int,
         workspace: Path,
     ) -> None:
-        self._source = source
-        self._width = len(columns)
+        self.n_rows = 0
+        self._width = n_columns
         self._limit = memory_limit
         self._workspace = workspace
         self._chunks: list[Float64s] = []
-        self._rows = 0
         self._file: Any = None
-        self._recipe = {
-            "path": str(source.resolve()),
-            "columns": list(columns),
-            "fill": None if fill is None else [float(x) for x in fill],
-        }
-        key = hashlib.sha256(json.dumps(self._recipe).encode()).hexdigest()[:24]
+        self._recipe = recipe
+        key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:24]
         self._target = workspace / "tables" / f"{key}.f64"
         self._fingerprint = _state_of(source)
 
@@ -76,19 +74,23 @@ class RecordStore:
 
     def append(self, chunk: Float64s) -> None:
         """Take one chunk."""
-        self._rows += len(chunk)
-        if self._file is None:
-            self._chunks.append(chunk)
-            if self._rows * self._width * 8 > self._limit:
-                folder = private_folder(self._workspace, "tables")
-                self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 (closed in finish)
-                    dir=folder, prefix="reading-", suffix=".f64", delete=False
-                )
-                for earlier in self._chunks:
-                    earlier.tofile(self._file)
-                self._chunks.clear()
-        else:
+        self.n_rows += len(chunk)
+        if self._file is not None:
             chunk.tofile(self._file)
+            return
+        self._chunks.append(chunk)
+        if self.n_rows * self._width * 8 > self._limit:
+            self._move_to_file()
+
+    def _move_to_file(self) -> None:
+        folder = private_folder(self._workspace, "tables")
+        _remove_abandoned(folder)
+        self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 (closed in finish)
+            dir=folder, prefix=_UNFINISHED, suffix=".f64", delete=False
+        )
+        for chunk in self._chunks:
+            chunk.tofile(self._file)
+        self._chunks.clear()
 
     def finish(self, n_invalid: int) -> Kept:
         """Return all records."""
@@ -100,7 +102,7 @@ class RecordStore:
         note = {
             "recipe": self._recipe,
             "state": self._fingerprint,
-            "rows": self._rows,
+            "rows": self.n_rows,
             "invalid": n_invalid,
         }
         note_file = self._target.with_suffix(".json")
@@ -108,15 +110,25 @@ class RecordStore:
         Path(self._file.name).replace(self._target)
         note_file.write_text(json.dumps(note), encoding="utf-8")
         self._file = None
-        return Kept(_mapped(self._target, self._rows, self._width), self._target, n_invalid)
+        return Kept(_mapped(self._target, self.n_rows, self._width), self._target, n_invalid)
 
     def discard_unfinished(self) -> None:
-        """Remove the half-written file of a reading that failed."""
+        """Remove what a reading that failed has written."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
             with contextlib.suppress(OSError):
                 Path(self._file.name).unlink()
             self._file = None
+            remove_if_empty(self._workspace, "tables")
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove half-written files that a killed run left; a living run keeps writing to its own."""
+    for file in folder.glob(f"{_UNFINISHED}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > _ABANDONED_AFTER:
+                file.unlink()
 
 
 def _state_of(source: Path) -> list[int]:

@@ -1,0 +1,6 @@
+"""``python -m dpkv`` is the command ``dpkv``."""
+
+from dpkv.cli import main
+
+if __name__ == "__main__":
+    main()

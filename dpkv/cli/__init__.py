@@ -1,0 +1,82 @@
+"""The command line. One module a command; no mathematics here.
+
+Exit codes: 0 fine, 1 unexpected, 2 usage, 3 an audit found a violation, 4 budget refused,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Annotated, NoReturn
+
+import typer
+
+from dpkv import __version__
+from dpkv.cli.seed import seed
+from dpkv.errors import DpkvError
+
+app = typer.Typer(
+    name="dpkv",
+    help="Release differentially private cluster centres, and prove what the release costs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # tracebacks with locals would show records
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("seed")(seed)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dpkv {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Release differentially private cluster centres, and prove what the release costs."""
+
+
+def main() -> NoReturn:
+    """Run the command line; every error leaves one sentence on stderr and an exit code."""
+    try:
+        app()
+    except DpkvError as error:
+        _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        _fail("interrupted: nothing was written.", 130)
+    except MemoryError:
+        _fail("not enough memory: lower --memory-limit, so that the table stays on disk.", 1)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        _fail(_report(error), 1)
+    sys.exit(0)
+
+
+def _fail(sentence: str, exit_code: int) -> NoReturn:
+    print(f"dpkv: error: {sentence}", file=sys.stderr)
+    sys.exit(exit_code)
+
+
+def _report(error: Exception) -> str:
+    """Say where an unexpected error arose. Its message may quote a record, so it stays out."""
+    frames = traceback.extract_tb(error.__traceback__)
+    path = " > ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in frames[-6:])  # noqa: PTH119
+    if os.environ.get("DPKV_DEBUG") == "1":
+        traceback.print_exception(error)
+    return (
+        f"unexpected {type(error).__name__} ({path}). Please report this line; DPKV_DEBUG=1 prints "
+        "the whole traceback, which may quote your data."
+    )

@@ -1,0 +1,97 @@
+"""Options that several commands share, and what turns their text into values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dpkv.errors import DomainError, ParameterError
+
+_MEGABYTE = 1 << 20
+
+DataFile = Annotated[
+    Path,
+    typer.Argument(metavar="DATA", help="CSV (also .gz) or Parquet table.", show_default=False),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Columns to use, by name, separated by commas (default: all)."),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first row of a CSV holds names (default: found out).",
+        show_default=False,
+    ),
+]
+BoundsText = Annotated[
+    str | None,
+    typer.Option(
+        "--bounds",
+        help="Where records may lie: low,high for all columns, low,high;low,high;... one pair a "
+        "column, or a JSON file. Values outside are moved to the nearest bound.",
+    ),
+]
+Scale = Annotated[
+    bool, typer.Option("--scale/--no-scale", help="Scale a box of bounds to the unit cube.")
+]
+Invalid = Annotated[
+    str,
+    typer.Option(
+        help="Rows with NaN or infinity: 'refuse' the table, or move each such row to the 'center' "
+        "of the bounds."
+    ),
+]
+MemoryLimit = Annotated[
+    int,
+    typer.Option(
+        help="Megabytes of records held in memory; a larger table is copied once to .dpkv/ in "
+        "binary and read from there.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+
+
+def split_columns(text: str | None) -> list[str] | None:
+    """Return column names from a comma-separated list."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def memory_bytes(megabytes: int) -> int:
+    """Return the memory limit in bytes."""
+    if megabytes < 0:
+        raise ParameterError("--memory-limit", "at least 0 megabytes", megabytes)
+    return megabytes * _MEGABYTE
+
+
+def parse_bounds(text: str) -> Any:
+    """Return what ``Domain.bounded`` takes: pairs of numbers, or the contents of a JSON file."""
+    try:
+        pairs = [[float(number) for number in pair.split(",")] for pair in text.split(";")]
+    except ValueError:
+        return _bounds_file(Path(text))
+    if any(len(pair) != 2 for pair in pairs):  # noqa: PLR2004
+        raise DomainError(
+            f"--bounds must be low,high pairs separated by semicolons. Got {text!r} instead."
+        )
+    return pairs[0] if len(pairs) == 1 else pairs
+
+
+def _bounds_file(path: Path) -> Any:
+    try:
+        bounds = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        raise DomainError(
+            f"--bounds must be low,high pairs or a JSON file that can be read. Got {str(path)!r}."
+        ) from None
+    except json.JSONDecodeError as error:
+        raise DomainError(
+            f"--bounds file {path} is not JSON: see its line {error.lineno}."
+        ) from None
+    if not isinstance(bounds, (dict, list)):
+        raise DomainError(f"--bounds file {path} must hold an object or a list of pairs.")
+    return bounds

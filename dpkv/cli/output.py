@@ -1,0 +1,61 @@
+"""What commands print: notes to stderr, results to stdout."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpkv.errors import UsageError
+from dpkv.workspace import write_atomically
+
+if TYPE_CHECKING:
+    from dpkv.kernels import Floats
+
+
+def note(sentence: str) -> None:
+    """Print a sentence for the person at the terminal; it is not part of the result."""
+    print(sentence, file=sys.stderr)
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """Print one JSON object, by plain writes: a console would wrap its lines."""
+    sys.stdout.write(json.dumps(result, indent=2, allow_nan=False) + "\n")
+
+
+def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: the first column to the left, numbers to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for position, name in enumerate(header):
+        table.add_column(name, justify="right" if position else "left")
+    for row in rows:
+        table.add_row(*row)
+    console = Console(highlight=False, markup=False)
+    console.print(title, style="bold", soft_wrap=True)
+    console.print(table)
+
+
+def check_target(path: Path) -> None:
+    """Refuse an output path that cannot be a file, before any work is done."""
+    if path.is_dir():
+        raise UsageError(f"--out must be a file. {path} is a directory: add a file name.")
+
+
+def write_centers(path: Path, columns: Sequence[str], centers: Floats) -> None:
+    """Write centres as CSV, whole or not at all."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(centers.tolist())
+    try:
+        write_atomically(path, text.getvalue())
+    except OSError as error:
+        raise UsageError(f"--out {path} cannot be written: {error.strerror}.") from None

@@ -1,0 +1,84 @@
+"""A table made ready for an algorithm: read, clipped to its domain, in working coordinates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpkv.domain import Bounds, Domain
+from dpkv.errors import ParameterError
+from dpkv.kernels import Floats
+from dpkv.tables.store import MEMORY_LIMIT, map_rows
+from dpkv.tables.table import Progress, Source, Table, load, open_table
+from dpkv.validation import one_of
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Records in the coordinates algorithms work in, and the way back."""
+
+    table: Table
+    domain: Domain | None
+    working: Floats
+
+    def restore(self, points: Floats) -> Floats:
+        """Return points of working coordinates in the user's."""
+        return points if self.domain is None else self.domain.from_working(points)
+
+
+def prepare(
+    source: Source,
+    *,
+    bounds: Bounds | Domain | None = None,
+    scaled: bool = True,
+    invalid: str = "refuse",
+    memory_limit: int = MEMORY_LIMIT,
+    workspace: str | Path = ".dpkv",
+    progress: Progress | None = None,
+) -> Prepared:
+    """Read a source and bring its records into the domain, if there are bounds.
+
+    ``invalid`` says what happens to rows with NaN, infinity or a number beyond ±2^53: "refuse" the
+    table, or map each such row to the "center" of the domain, a fixed rule that reveals nothing.
+    """
+    one_of("invalid", invalid, ("refuse", "center"))
+    domain = _domain(source, bounds, scaled)
+    if invalid == "center" and domain is None:
+        raise ParameterError(
+            "bounds", "given when invalid is 'center'", None, "The centre must be public."
+        )
+    fill = domain.middle if domain is not None and invalid == "center" else None
+    table = load(
+        source, fill=fill, memory_limit=memory_limit, workspace=workspace, progress=progress
+    )
+    if domain is None:
+        return Prepared(table, None, table.values)
+    mapped = table.mapped_file is not None
+    working = map_rows(table.values, domain.to_working, mapped=mapped, workspace=workspace)
+    return Prepared(table, domain, working)
+
+
+def _domain(source: Source, bounds: Bounds | Domain | None, scaled: bool) -> Domain | None:
+    if bounds is None or isinstance(bounds, Domain):
+        return bounds
+    return Domain.bounded(bounds, len(source.columns), scaled=scaled, columns=source.columns)
+
+
+def read_table(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    header: bool | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+    workspace: str | Path = ".dpkv",
+    progress: Progress | None = None,
+) -> Table:
+    """Read a CSV (also gzipped) or Parquet file as numeric records, as they are.
+
+    ``columns`` are the columns to use, by name, in this order; all of them by default. A table of
+    more than ``memory_limit`` bytes is converted once to a memory-mapped file under ``workspace``.
+    Rows with NaN or infinity are refused; ``prepare`` can map them to the centre of a domain.
+    """
+    source = open_table(path, columns=columns, header=header)
+    return load(source, memory_limit=memory_limit, workspace=workspace, progress=progress)

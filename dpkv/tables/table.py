@@ -1,0 +1,161 @@
+"""Opening a table file and loading its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpkv.errors import TableError
+from dpkv.kernels import Float64s, Floats
+from dpkv.tables.chunk import Chunk
+from dpkv.tables.csvfile import CsvSource
+from dpkv.tables.parquet import ParquetSource
+from dpkv.tables.store import MEMORY_LIMIT, RecordStore
+from dpkv.validation import LARGEST_MAGNITUDE
+
+Progress = Callable[[float], None]
+"""Called with the share of the table read so far, between 0 and 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Numeric records, in memory or memory-mapped, with the names of their columns."""
+
+    values: Floats
+    columns: tuple[str, ...]
+    n_invalid: int = 0
+    """Rows with an unusable number that were moved to the domain's centre. Curator-only."""
+    mapped_file: Path | None = None
+    """The memory-mapped binary copy, when the table was too large to hold in memory."""
+    reused: bool = False
+    """Whether that copy was already there from an earlier run."""
+
+    @property
+    def n_records(self) -> int:
+        """Number of rows."""
+        return len(self.values)
+
+
+class Source(Protocol):
+    """A table file that has been looked at but not read."""
+
+    path: Path
+    columns: tuple[str, ...]
+
+    @property
+    def layout(self) -> dict[str, Any]:
+        """What decides the numbers read, besides the file and the columns."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows in file order."""
+
+
+def open_table(
+    path: str | Path, *, columns: Sequence[str] | None = None, header: bool | None = None
+) -> Source:
+    """Look at a CSV (also gzipped) or Parquet file and return its source, without reading it all.
+
+    ``header`` None finds out by itself: a first row with no number in it is a header. Columns of a
+    table without one are called x1, x2, ...
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise TableError(f"{path} is a directory: give one CSV or Parquet file.")
+        if not path.exists():
+            raise TableError(f"{path} does not exist: check the path.")
+        if not path.is_file():
+            raise TableError(f"{path} is not a regular file: save the table to a file first.")
+        with path.open("rb") as file:
+            magic = file.read(4)
+        if not magic:
+            raise TableError(f"{path} is empty: it must hold at least one row.")
+        if magic == b"PAR1":
+            return ParquetSource(path, columns)
+        return CsvSource(path, columns, header)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def load(
+    source: Source,
+    *,
+    fill: Float64s | None = None,
+    memory_limit: int = MEMORY_LIMIT,
+    workspace: str | Path = ".dpkv",
+    progress: Progress | None = None,
+) -> Table:
+    """Read a source. Rows with an unusable number become ``fill``; without one they are refused."""
+    recipe = {
+        "path": str(source.path.resolve()),
+        "columns": list(source.columns),
+        "layout": source.layout,
+        "fill": None if fill is None else [float(number) for number in fill],
+    }
+    store = RecordStore(source.path, len(source.columns), recipe, memory_limit, Path(workspace))
+    kept = store.earlier_copy()
+    if kept is not None:
+        return Table(kept.values, source.columns, kept.n_invalid, kept.path, reused=True)
+    n_invalid = 0
+    try:
+        for chunk in _readable(source):
+            n_invalid += _mend(chunk, fill, source)
+            store.append(chunk.values)
+            if progress is not None:
+                progress(chunk.share)
+        if store.n_rows == 0:
+            raise TableError(f"{source.path} has no rows: it must hold at least one record.")
+        copy = store.finish(n_invalid)
+    except OSError as error:
+        raise TableError(
+            f"the workspace {workspace} cannot hold a binary copy of {source.path}: "
+            f"{error.strerror or 'write error'}."
+        ) from None
+    finally:
+        store.discard_unfinished()
+    return Table(copy.values, source.columns, n_invalid, copy.path)
+
+
+def _readable(source: Source) -> Iterator[Chunk]:
+    """Yield the source's chunks; trouble with the file itself becomes a sentence about it."""
+    try:
+        yield from source.chunks()
+    except OSError as error:
+        raise _unreadable(source.path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> TableError:
+    return TableError(f"{path} cannot be read: {error.strerror or 'damaged file'}.")
+
+
+def _mend(chunk: Chunk, fill: Float64s | None, source: Source) -> int:
+    """Refuse or replace the rows of ``chunk`` that cannot be used; return how many there were."""
+    values = chunk.values
+    usable = np.abs(values) <= LARGEST_MAGNITUDE  # false for NaN and infinity as well
+    if usable.all():
+        return 0
+    if fill is not None:
+        rows = ~usable.all(axis=1)
+        values[rows] = fill
+        return int(rows.sum())
+    finite = np.isfinite(values)
+    if not finite.all():
+        raise TableError(
+            f"{_place(chunk, ~finite, source)}: empty, NaN or infinite. Clean the table, or map "
+            "such rows to the domain's centre with --invalid center and --bounds."
+        )
+    raise TableError(
+        f"{_place(chunk, ~usable, source)}: the number is beyond ±2^53, where float64 cannot tell "
+        "whole numbers apart: rescale the column."
+    )
+
+
+def _place(chunk: Chunk, wrong: NDArray[np.bool_], source: Source) -> str:
+    """Name the first cell that is wrong, never what stands in it."""
+    row, column = np.argwhere(wrong)[0]
+    return f'{source.path}, {chunk.locate(int(row))}, column "{source.columns[column]}"'
