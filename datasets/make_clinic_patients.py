@@ -36,10 +36,14 @@ def clinic_patients() -> np.ndarray:
     return np.clip(position, -EDGE, EDGE).round(2) + 0.0  # no negative zero
 
 
+def text() -> str:
+    lines = [f"{east:.2f},{north:.2f}\n" for east, north in clinic_patients()]
+    return "east_km,north_km\n" + "".join(lines)
+
+
 def main() -> None:
     target = Path(__file__).with_name("clinic_patients.csv")
-    lines = [f"{east:.2f},{north:.2f}\n" for east, north in clinic_patients()]
-    target.write_text("east_km,north_km\n" + "".join(lines), encoding="utf-8", newline="\n")
+    target.write_text(text(), encoding="utf-8", newline="\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""The project's own promises: its folders, its README, its bundled table."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.run import dpkv
+
+HERE = Path(__file__).resolve()
+ROOT = HERE.parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TRACKED = {"pyproject.toml", "dpkv", "calibrate", "audits", "tests", "datasets", "README.md"}
+BESIDE = {"Makefile", "LICENSE", "CHANGELOG.md", ".ci", ".gitignore"}
+
+
+def git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return done.stdout
+
+
+def test_the_top_level_is_the_card() -> None:
+    tops = {name.split("/")[0] for name in git("ls-files").splitlines()}
+    assert tops == TRACKED | BESIDE
+
+
+def test_only_dpkv_is_importable() -> None:
+    for folder in ("calibrate", "audits", "datasets", "tests"):
+        assert not (ROOT / folder / "__init__.py").exists()
+
+
+def test_no_file_names_a_registry_or_a_lock() -> None:
+    host = re.compile(rb"index-url|pypi[.]org|pythonhosted[.]org")
+    files = [ROOT / name for name in git("ls-files").splitlines()]
+    assert not [f.name for f in files if f.is_file() and host.search(f.read_bytes()) and f != HERE]
+    assert not [f.name for f in files if f.name.endswith(".lock")]
+
+
+def test_the_bundled_table_is_what_its_script_makes() -> None:
+    path = ROOT / "datasets" / "make_clinic_patients.py"
+    spec = importlib.util.spec_from_file_location("make_clinic_patients", path)
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert (ROOT / "datasets" / "clinic_patients.csv").read_text(encoding="utf-8") == script.text()
+
+
+def console_blocks() -> list[tuple[str, str]]:
+    """Return (command, printed) of every `$ dpkv ...` in the README."""
+    blocks = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+    steps = [step for block in blocks for step in re.split(r"^\$ ", block, flags=re.MULTILINE)]
+    pairs = [step.split("\n", 1) for step in steps if step.startswith("dpkv ")]
+    return [(command, printed) for command, printed in pairs]
+
+
+def squeezed(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize(("command", "printed"), console_blocks(), ids=lambda text: text[:40])
+def test_the_readme_shows_what_its_commands_print(
+    command: str, printed: str, tmp_path: Path
+) -> None:
+    (tmp_path / "datasets").symlink_to(ROOT / "datasets")
+    result = dpkv(*shlex.split(command)[1:], cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert squeezed(result.stdout + result.stderr) == squeezed(printed)
+
+
+def test_the_readme_has_commands_to_check() -> None:
+    assert console_blocks()
+
+
+@pytest.mark.parametrize("program", re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
+def test_the_python_of_the_readme_runs(program: str, tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], cwd=tmp_path, check=True, timeout=300
+    )

@@ -1,0 +1,84 @@
+"""The wheel, built and used outside the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the bin folder of a new environment that has the wheel.
+
+    Its dependencies are lent by the environment of the tests: a path file adds that one's packages
+    behind the new one's own, and a path file is not followed from there, so the editable checkout
+    stays out of sight.
+    """
+    folder = tmp_path_factory.mktemp("user")
+    venv.create(folder, with_pip=False)
+    scripts = Path(sysconfig.get_path("scripts", vars={"base": str(folder)}))
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
+    lent = sysconfig.get_path("purelib")
+    (packages / "lent.pth").write_text(f"{lent}\n", encoding="utf-8")
+    python = scripts / "python"
+    subprocess.run(
+        [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return scripts
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert "dpkv" in tops
+    assert all(top == "dpkv" or top.endswith(".dist-info") for top in tops), tops
+    assert "dpkv/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert not [name for name in names if name.endswith((".pyc", ".nbi", ".nbc"))]
+
+
+def test_its_command_seeds_a_table_outside_the_checkout(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text("u,v\n0,0\n0,1\n9,9\n9,8\n", encoding="utf-8")
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(installed / "dpkv"), "seed", "points.csv", "--k", "2", "--lloyd", "--json"],
+        cwd=tmp_path,
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert sorted(result["centers"]) == [[0.0, 0.5], [9.0, 8.5]]
+    where = subprocess.run(
+        [str(installed / "python"), "-c", "import dpkv; print(dpkv.__file__)"],
+        cwd=tmp_path,
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert str(ROOT) not in where, "the wheel was not what ran"

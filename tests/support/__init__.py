@@ -1,0 +1,1 @@
+"""What tests share: exact tests of frequencies, enumeration of Algorithm 0, ways to run dpkv."""
