@@ -94,6 +94,7 @@ class KullbackLeibler(_PositiveOnly):
 
     def to_center(self, points: Floats, center: Floats) -> Float64s:
         """Return the generalised KL divergence of every row from ``center``."""
+        points = points.astype(np.float64)  # near the center the terms cancel, beyond float32
         terms = points * np.log(points / center) - points + center
         return np.asarray(np.maximum(terms.sum(axis=1), 0.0))
 
@@ -104,7 +105,7 @@ class ItakuraSaito(_PositiveOnly):
 
     def to_center(self, points: Floats, center: Floats) -> Float64s:
         """Return the Itakura-Saito divergence of every row from ``center``."""
-        ratio = points / center
+        ratio = points.astype(np.float64) / center  # near the center the terms cancel
         return np.asarray(np.maximum((ratio - np.log(ratio) - 1.0).sum(axis=1), 0.0))
 
 
@@ -151,7 +152,7 @@ class TotalJensen:
 
     def to_center(self, points: Floats, center: Floats) -> Float64s:
         """Return tJ_alpha(a, center) for every row a."""
-        points = points.astype(np.float64)
+        points, center = points.astype(np.float64), center.astype(np.float64)
         at_points, at_center = self.generator(points), self.generator(center[np.newaxis, :])
         between = self.alpha * points + (1.0 - self.alpha) * center
         skew = self.alpha * at_points + (1.0 - self.alpha) * at_center - self.generator(between)

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpkv import kernels
 from dpkv.errors import DomainError
-from dpkv.grid import GRID_BITS, Grid, box_grid, l1_ball_grid
+from dpkv.grid import GRID_BITS, Grid, box_grid, l1_ball_grid, onto_l1_ball
 from dpkv.kernels import Float64s, Floats
 
 Source = Literal["given", "private", "data"]
@@ -283,7 +283,7 @@ class L1Ball(Domain):
         if not outside.size:
             return values
         clipped = values.astype(np.result_type(values, np.float64))
-        clipped[outside] = self.middle + _onto_l1_ball(offsets[outside], self.radius)
+        clipped[outside] = self.middle + onto_l1_ball(offsets[outside], self.radius)
         return clipped.astype(values.dtype, copy=False)
 
     def to_working(self, values: Floats) -> Floats:
@@ -309,19 +309,6 @@ class L1Ball(Domain):
         }
 
 
-def _onto_l1_ball(offsets: Floats, radius: float) -> Float64s:
-    """Project rows of L1 norm above ``radius`` onto the sphere of that norm."""
-    sizes = np.sort(np.abs(offsets).astype(np.float64), axis=1)[:, ::-1]
-    surplus = np.cumsum(sizes, axis=1) - radius
-    counts = np.arange(1, offsets.shape[1] + 1)
-    kept = np.maximum((sizes * counts > surplus).sum(axis=1), 1)
-    thresholds = np.take_along_axis(surplus, kept[:, None] - 1, axis=1) / kept[:, None]
-    projected = np.sign(offsets) * np.maximum(np.abs(offsets) - thresholds, 0.0)
-    norms = np.abs(projected).sum(axis=1, keepdims=True)
-    shrink = np.where(norms > radius, radius / np.where(norms > 0, norms, 1.0), 1.0)
-    return np.asarray(projected * shrink * (1.0 - 1e-15))
-
-
 def _rounded(bounds: tuple[float, ...], dtype: np.dtype[Any], toward: float) -> Floats:
     """Return bounds in ``dtype``, rounded toward plus or minus infinity where not representable."""
     rounded = np.asarray(bounds).astype(dtype)
@@ -342,7 +329,7 @@ def _check_extent(column: int, low: float, high: float) -> None:
 def _numbers(name: str, values: object) -> Float64s:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DomainError(f"{name} must be numbers in low,high pairs.") from None
 
 
@@ -375,8 +362,10 @@ def _from_mapping(
     missing = [name for name in columns if name not in bounds]
     if missing:
         raise DomainError("bounds must name every column used. Missing: " + ", ".join(missing))
-    pairs = [bounds[name] for name in columns]
-    return Domain.bounded(pairs, n_features, scaled=scaled, source=source)
+    pairs = _numbers("bounds", [bounds[name] for name in columns])
+    if pairs.shape != (n_features, 2):  # two plain numbers are not one pair for all
+        raise DomainError("bounds by column name must be one low,high pair for each name.")
+    return Box(tuple(pairs[:, 0]), tuple(pairs[:, 1]), scaled=scaled, source=source)
 
 
 def data_domain(data: Floats, *, scaled: bool = True) -> Box:

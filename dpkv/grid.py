@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from dpkv.kernels import Float64s, Floats
 
 GRID_BITS = 16
 _FEWEST_BITS, _MOST_BITS = 2, 30
+_SAME = 1e-6  # of a step
+_FARTHEST = 2.0**900  # steps, few enough to add up
 
 Integers = NDArray[np.int64]
 
@@ -53,8 +56,9 @@ class Grid(ABC):
         """Return the rows measured in steps from the origin; a column of zero width gives 0."""
         steps = np.asarray(self.steps)
         offsets = np.asarray(values, dtype=np.float64) - np.asarray(self.origin)
-        np.divide(offsets, steps, out=offsets, where=steps > 0)
-        return np.where(steps > 0, offsets, 0.0)
+        with np.errstate(over="ignore"):  # a tiny step: the offset is as far as it can be
+            np.divide(offsets, steps, out=offsets, where=steps > 0)
+        return np.where(steps > 0, np.clip(offsets, -_FARTHEST, _FARTHEST), 0.0)
 
 
 @dataclass(frozen=True)
@@ -103,35 +107,62 @@ class L1BallGrid(Grid):
         return (2 * self.reach) ** 2
 
     def clip(self, points: Integers) -> Integers:
-        """Return the points shortened to the reach, from their longest coordinates."""
-        clipped = np.array(points, dtype=np.int64)
-        excess = np.abs(clipped).sum(axis=1) - self.reach
-        for row in np.flatnonzero(excess > 0):
-            clipped[row] = _shortened(clipped[row], int(excess[row]))
-        return clipped
+        """Return the nearest points within reach in L2: exact soft thresholding."""
+        sizes = _first_threshold(np.abs(points), self.reach)
+        for row in np.flatnonzero(sizes.sum(axis=1) > self.reach):
+            sizes[row] = _shortened(sizes[row], self.reach)
+        return np.asarray(np.sign(points) * sizes)
 
     def quantise(self, values: Floats) -> Integers:
-        """Round each offset toward zero, so that a row inside the ball stays inside."""
-        offsets = np.clip(self._offsets(values), -self.reach, self.reach)
-        return self.clip(np.trunc(offsets).astype(np.int64))
+        """Round each offset toward zero, so that a row inside the ball stays inside.
+
+        An offset within a millionth of a whole number is that number: a grid point stays itself.
+        """
+        offsets = self._offsets(values)
+        outside = np.flatnonzero(np.abs(offsets).sum(axis=1) > self.reach)
+        offsets[outside] = onto_l1_ball(offsets[outside], self.reach)
+        whole = np.rint(offsets)
+        points = np.where(np.abs(offsets - whole) < _SAME, whole, np.trunc(offsets))
+        return self.clip(points.astype(np.int64))
 
 
-def _shortened(point: Integers, steps: int) -> Integers:
-    """Return an integer vector whose L1 norm is lowered by ``steps``: exact soft thresholding."""
-    sizes = np.sort(np.abs(point))[::-1]
-    cut = 0
-    for count, size in enumerate(sizes, start=1):
-        following = int(sizes[count]) if count < len(sizes) else 0
-        drop = min((int(size) - following) * count, steps)
-        cut = int(size) - drop // count
-        steps -= drop
-        if steps == 0:
-            left_over = drop % count
-            shortened = np.sign(point) * np.minimum(np.abs(point), cut)
-            at_cut = np.flatnonzero(np.abs(shortened) == cut)[:left_over]
-            shortened[at_cut] -= np.sign(shortened[at_cut])
-            return np.asarray(shortened)
-    return np.zeros_like(point)
+def onto_l1_ball(offsets: Floats, radius: float) -> Float64s:
+    """Project rows of L1 norm above ``radius`` onto the sphere of that norm (soft thresholding)."""
+    sizes = _first_threshold(np.abs(offsets).astype(np.float64), radius)
+    ordered = np.sort(sizes, axis=1)[:, ::-1]
+    surplus = np.cumsum(ordered, axis=1) - radius
+    counts = np.arange(1, offsets.shape[1] + 1)
+    kept = np.maximum((ordered * counts > surplus).sum(axis=1), 1)
+    thresholds = np.take_along_axis(surplus, kept[:, None] - 1, axis=1) / kept[:, None]
+    projected = np.sign(offsets) * np.maximum(sizes - thresholds, 0.0)
+    norms = np.abs(projected).sum(axis=1, keepdims=True)
+    shrink = np.where(norms > radius, radius / np.where(norms > 0, norms, 1.0), 1.0)
+    return np.asarray(projected * shrink * (1.0 - 1e-15))
+
+
+def _first_threshold(sizes: NDArray[Any], reach: float) -> NDArray[Any]:
+    """Soft-threshold rows so that no size exceeds ``reach``, a first step of their projection.
+
+    The gaps to the largest size are exact where sizes less a threshold would cancel, and what is
+    left is small enough for no sum to overflow.
+    """
+    largest = sizes.max(axis=1, keepdims=True)
+    return np.where(largest > reach, np.maximum(reach - (largest - sizes), 0), sizes)
+
+
+def _shortened(sizes: Integers, reach: int) -> Integers:
+    """Return sizes lowered alike, each to 0 at least, until they add up to ``reach``."""
+    low, high = 0, int(sizes.max())  # the threshold is above low and at most high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if np.maximum(sizes - middle, 0).sum() > reach:
+            low = middle
+        else:
+            high = middle
+    shortened = np.maximum(sizes - high, 0)
+    short_of_reach = reach - int(shortened.sum())
+    shortened[np.flatnonzero(sizes >= high)[:short_of_reach]] += 1
+    return np.asarray(shortened)
 
 
 def box_grid(
@@ -157,7 +188,8 @@ def box_grid(
 def l1_ball_grid(center: tuple[float, ...], radius: float, *, bits: int) -> L1BallGrid:
     """Return the lattice around ``center`` with 2^(bits-1) - 1 steps to each corner."""
     reach = 2 ** (_checked(bits) - 1) - 1
-    return L1BallGrid(center, (radius / reach,) * len(center), reach if radius > 0 else 0)
+    step = radius / reach
+    return L1BallGrid(center, (step,) * len(center), reach if step > 0 else 0)
 
 
 def _checked(bits: int) -> int:

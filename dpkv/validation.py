@@ -99,8 +99,9 @@ def _as_matrix(data: ArrayLike) -> Records:
         if array.dtype not in (np.float32, np.float64):
             if array.dtype.kind not in "iufbO":
                 raise TypeError
-            array = array.astype(np.float64)
-    except (TypeError, ValueError):
+            with np.errstate(over="ignore"):
+                array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
         raise TableError("data must be numeric: drop or encode the other columns.") from None
     if array.ndim != 2 or array.shape[1] == 0:  # noqa: PLR2004
         raise TableError(
@@ -124,7 +125,9 @@ def as_weights(name: str, weight: ArrayLike | None, n_records: int) -> NDArray[n
         raise ParameterError(name, "numeric, one number a record", type(weight).__name__) from None
     if array.shape != (n_records,):
         raise ParameterError(name, f"one number a record, shape ({n_records},)", array.shape)
-    if not (array >= 0).all() or not 0 < array.sum() <= LARGEST_TOTAL_WEIGHT:
+    with np.errstate(over="ignore"):
+        total = array.sum()
+    if not (array >= 0).all() or not 0 < total <= LARGEST_TOTAL_WEIGHT:
         raise ParameterError(
             name, "finite, never negative, and positive somewhere", "weights that are not"
         )

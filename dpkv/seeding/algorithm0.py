@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dpkv.distortions import SQUARED_EUCLIDEAN, Distortion
 from dpkv.domain import Domain
-from dpkv.errors import ParameterError
+from dpkv.errors import ParameterError, UsageError
 from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.densities import Density, Dirac
 from dpkv.seeding.nearest import draw_index, keep_nearest
@@ -114,6 +114,8 @@ def kvariates(
                 index = _draw_eligible(probe, t + 1, weight, len(records), generator)
         indices[t] = index
         draws[t] = density.sample(records, index, generator)
+        if not np.isfinite(draws[t]).all():
+            raise UsageError("density must return finite numbers: check its parameters.")
         centers[t] = draws[t] if domain is None else domain.clip(draws[t : t + 1])[0]
         references[t] = centers[t] if reference == "released" else records[index]
         distortion.check(references[t : t + 1])

@@ -65,11 +65,10 @@ class Dirac:
     def _anchors(self, data: Floats) -> Floats:
         if self.anchors is None:
             return data
-        if self.anchors.shape != data.shape:
-            raise ParameterError(
-                "anchors", f"of the data's shape, {data.shape}", self.anchors.shape
-            )
-        return self.anchors
+        anchors = np.asarray(self.anchors)
+        if anchors.shape != data.shape:
+            raise ParameterError("anchors", f"of the data's shape, {data.shape}", anchors.shape)
+        return anchors
 
     def sample(self, data: Floats, index: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
         """Return the anchor of the record at ``index``."""

@@ -17,6 +17,7 @@ the data are neither copied nor reordered.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -82,6 +83,7 @@ class SquaredNearest:
         if index < 0:
             self._pass(smoothing)
             assert self._running is not None
+            _refuse_infinite(float(self._running[-1]))
             if self._running[-1] == 0.0:
                 return None
             index = self._propose(smoothing, rng, 1)
@@ -153,11 +155,7 @@ class GeneralNearest:
         masses = self._nearest + smoothing
         if self._weights is not None:
             masses *= self._weights
-        if not np.isfinite(masses.sum()):
-            raise UsageError(
-                "the distortion is not finite between some record and a center: rescale the "
-                "columns, or choose another distortion."
-            )
+        _refuse_infinite(float(masses.sum()))
         return draw_index(masses, rng) if masses.any() else None
 
 
@@ -185,6 +183,14 @@ class MovingNearest:
         for center in self._centers:
             measured.add(center)
         return measured.draw(smoothing, rng)
+
+
+def _refuse_infinite(total: float) -> None:
+    if not math.isfinite(total):
+        raise UsageError(
+            "the distortion is not finite between some record and a center: rescale the "
+            "columns, or choose another distortion."
+        )
 
 
 def draw_index(masses: Float64s, rng: np.random.Generator) -> int:

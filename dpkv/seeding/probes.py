@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import kernels
-from dpkv.errors import ParameterError
+from dpkv.errors import ParameterError, UsageError
 from dpkv.kernels import Floats
 
 ProbeFunction = Callable[[int, Floats, Floats], Floats]
@@ -57,11 +57,13 @@ class NearestSynopsisProbe:
 
     def locate(self, round_: int, data: Floats, centers: Floats) -> Floats:  # noqa: ARG002
         """Return each record's nearest synopsis."""
-        synopses = np.asarray(self.synopses, dtype=data.dtype)
+        synopses = np.ascontiguousarray(self.synopses, dtype=data.dtype)
         if synopses.ndim != 2 or synopses.shape[1] != data.shape[1] or not len(synopses):  # noqa: PLR2004
             raise ParameterError(
                 "synopses", f"a matrix with {data.shape[1]} columns", f"shape {synopses.shape}"
             )
+        if not np.isfinite(synopses).all():
+            raise UsageError("synopses must be finite numbers: clean them first.")
         return synopses[kernels.assign_nearest(data, synopses)[0]]
 
     def eligible(self, round_: int, n_records: int) -> None:
@@ -80,19 +82,22 @@ class MinibatchProbe:
     batches: NDArray[np.integer[Any]]
     fixed: bool = False
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batches", np.asarray(self.batches))
+
     def locate(self, round_: int, data: Floats, centers: Floats) -> Floats:
         """Return the records of this round's batch, and the closest center for the others."""
-        if len(self.batches) != len(data):
-            raise ParameterError("batches", f"one number a record, {len(data)}", len(self.batches))
         probed = data.copy()
         if len(centers):
-            outside = np.flatnonzero(self.batches != round_)
+            outside = np.flatnonzero(~self.eligible(round_, len(data)))
             centers = centers.astype(data.dtype)
             probed[outside] = centers[kernels.assign_nearest(data[outside], centers)[0]]
         return probed
 
-    def eligible(self, round_: int, n_records: int) -> NDArray[np.bool_]:  # noqa: ARG002
+    def eligible(self, round_: int, n_records: int) -> NDArray[np.bool_]:
         """Let only the records of this round's batch be picked."""
+        if self.batches.shape != (n_records,):
+            raise ParameterError("batches", f"one number a record, {n_records}", self.batches.shape)
         return np.asarray(self.batches == round_)
 
 
@@ -104,12 +109,14 @@ class CallableProbe:
     fixed: bool = False
 
     def locate(self, round_: int, data: Floats, centers: Floats) -> Floats:
-        """Call the function and check the shape of what it returns."""
+        """Call the function and check what it returns."""
         probed = np.ascontiguousarray(self.function(round_, data, centers), dtype=data.dtype)
         if probed.shape != data.shape:
             raise ParameterError(
                 "probe", f"a function returning shape {data.shape}", f"shape {probed.shape}"
             )
+        if not np.isfinite(probed).all():
+            raise UsageError("probe must return finite numbers: check the function.")
         return probed
 
     def eligible(self, round_: int, n_records: int) -> None:

@@ -50,10 +50,10 @@ class CsvSource:
 
     def __init__(self, path: Path, columns: Sequence[str] | None, header: bool | None) -> None:
         self.path = path
-        self._delimiter = ","  # until the first line is known
+        self._delimiter, self._names = ",", tuple[str, ...]()  # until the first line is known
         first = self._first_line()
         self._delimiter = max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", first).count)
-        cells = [cell.strip() for cell in next(csv.reader([first], delimiter=self._delimiter))]
+        cells = self._cells(first)
         self._has_header = _is_header(path, cells) if header is None else header
         self._names = tuple(cells) if self._has_header else default_names(len(cells))
         self.columns = choose_columns(path, self._names, columns)
@@ -71,6 +71,15 @@ class CsvSource:
                 if line.strip():
                     return self._decoded(line)
         raise TableError(f"{self.path} is empty: it must hold at least one row.")
+
+    def _cells(self, line: str) -> list[str]:
+        try:
+            rows = csv.reader([line], delimiter=self._delimiter, skipinitialspace=True)
+            return [cell.strip() for cell in next(rows)]
+        except csv.Error:  # a cell of over 128 KB
+            raise TableError(
+                f"{self.path} has an overlong cell in its first row: it is not a CSV table."
+            ) from None
 
     def _decoded(self, line: bytes) -> str:
         try:
@@ -96,7 +105,7 @@ class CsvSource:
         rest = b""
         try:
             with file:
-                while piece := stream.read(piece_bytes):
+                while piece := stream.read(max(piece_bytes, len(rest))):  # doubles: linear in all
                     rest += piece
                     cut = self._last_record_end(rest)
                     if cut == 0 and len(rest) > LONGEST_RECORD:
@@ -114,14 +123,21 @@ class CsvSource:
 
     def _last_record_end(self, text: bytes) -> int:
         if b'"' in text:
-            return int(walk_records(np.frombuffer(text, np.uint8), ord(self._delimiter), 0)[0])
+            return self._walk(text)[0]
         if b"\n" in text:
             return text.rfind(b"\n") + 1
         return text.rfind(b"\r", 0, -1) + 1  # a last CR may be half of a CRLF
 
+    def _walk(self, text: bytes, row: int = -1) -> tuple[int, int, int, int]:
+        """Walk over whole records, looking for a ragged one or for the given row."""
+        codes, wanted = np.frombuffer(text, np.uint8), len(self._names)
+        end, rows, line, cells = walk_records(codes, ord(self._delimiter), wanted, row)
+        return int(end), int(rows), int(line), int(cells)
+
     def _blocks(self) -> Iterator[_Block]:
         """Yield the records after the header, block by block."""
         line = 1
+        blanks = b" \t\r\n".replace(self._delimiter.encode(), b"")
         waiting_for_header = self._has_header
         for piece, share in self._pieces(BLOCK_BYTES):
             text = piece.removeprefix(_BOM) if line == 1 else piece
@@ -129,7 +145,7 @@ class CsvSource:
                 text, skipped, found = _without_first_line(text)
                 line += skipped
                 waiting_for_header = not found
-            if text.strip():
+            if text.strip(blanks):
                 yield _Block(text, line, share)
             line += _count_lines(text)
 
@@ -150,20 +166,22 @@ class CsvSource:
 
     def _parse(self, block: _Block) -> Chunk:
         self._refuse_binary(block.text)
-        self._refuse_ragged(block)
+        rows = self._refuse_ragged(block)
         try:
             frame = self._read(block.text, np.float64)
         except ValueError:  # pandas' own message would show the cell
             raise self._explain(block) from None
-        values = np.ascontiguousarray(frame[self._positions].to_numpy(np.float64))
+        if len(frame) != rows:
+            raise self._unreadable(block)
+        # pandas gives a view that must not be written to where it can: of one column, say.
+        values = np.require(frame[self._positions].to_numpy(), np.float64, ["C", "W"])
         return Chunk(values, block.share, lambda row: f"line {self._line_of_row(block, row)}")
 
-    def _refuse_ragged(self, block: _Block) -> None:
+    def _refuse_ragged(self, block: _Block) -> int:
+        """Return the number of rows, all of them with as many cells as there are columns."""
         wanted = len(self._names)
-        text = block.text if block.text.endswith(b"\n") else block.text + b"\n"
-        end, _, line, cells = walk_records(
-            np.frombuffer(text, np.uint8), ord(self._delimiter), wanted
-        )
+        text = _ended(block.text)
+        end, rows, line, cells = self._walk(text)
         if line >= 0:
             raise TableError(
                 f"{self.path}, line {block.first_line + line}: the row has {cells} cells where the "
@@ -171,9 +189,10 @@ class CsvSource:
             )
         if end < len(text):
             raise TableError(
-                f"{self.path}: a quote opened after line {block.first_line} is never closed: "
+                f"{self.path}: a quote opened on or after line {block.first_line} is never closed: "
                 "mend the file."
             )
+        return rows
 
     def _read(self, text: bytes, dtype: type) -> pd.DataFrame:
         return pd.read_csv(
@@ -186,7 +205,6 @@ class CsvSource:
             index_col=False,
             skipinitialspace=True,
             low_memory=False,
-            keep_default_na=dtype is np.float64,
             encoding="utf-8",
             encoding_errors="replace",
         )
@@ -194,15 +212,18 @@ class CsvSource:
     def _explain(self, block: _Block) -> TableError:
         """Find the columns, or else the cell, that are not numbers."""
         try:
-            frame = self._read(block.text, str)[self._positions].fillna("")
+            frame = self._read(block.text, str)
         except ValueError:
-            return TableError(f"{self.path} cannot be read as CSV near line {block.first_line}.")
+            return self._unreadable(block)
         numeric = np.column_stack([_is_number(frame[p]) for p in self._positions])
         ever = [bool(column.any()) for column in numeric.T]
         never = [column for column, ok in zip(self.columns, ever, strict=True) if not ok]
         if never:
             return not_numeric(self.path, never, self.columns)
-        row, column = np.argwhere(~numeric)[0]
+        wrong = np.argwhere(~numeric)
+        if not len(wrong):  # the parser was stricter than this
+            return self._unreadable(block)
+        row, column = wrong[0]
         return TableError(
             f"{self.path}, line {self._line_of_row(block, int(row))}, column "
             f'"{self.columns[column]}": not a number. Mend that cell, or leave the column out '
@@ -211,16 +232,10 @@ class CsvSource:
 
     def _line_of_row(self, block: _Block, row: int) -> int:
         """Return the line at which the given row of a block starts; blank lines are no rows."""
-        text = io.StringIO(block.text.decode("utf-8", errors="replace"), newline="")
-        reader = csv.reader(text, delimiter=self._delimiter)
-        before = 0
-        for cells in reader:
-            if len(cells) > 1 or any(map(str.strip, cells)):
-                if row == 0:
-                    break
-                row -= 1
-            before = reader.line_num
-        return block.first_line + before
+        return block.first_line + self._walk(_ended(block.text), row)[2]
+
+    def _unreadable(self, block: _Block) -> TableError:
+        return TableError(f"{self.path} cannot be read as CSV near line {block.first_line}.")
 
 
 def _is_header(path: Path, cells: list[str]) -> bool:
@@ -253,9 +268,8 @@ def _looks_numeric(cell: str) -> bool:
 
 
 def _is_number(cells: pd.Series) -> NDArray[np.bool_]:
-    text = cells.str.strip()
-    parsed = pd.to_numeric(text, errors="coerce").notna()
-    return np.asarray(parsed | text.str.lower().isin(_MISSING))
+    """Tell, of text cells, which are numbers or missing."""
+    return np.asarray(cells.isna() | pd.to_numeric(cells, errors="coerce").notna())
 
 
 def _without_first_line(text: bytes) -> tuple[bytes, int, bool]:
@@ -275,4 +289,9 @@ def _without_first_line(text: bytes) -> tuple[bytes, int, bool]:
 
 
 def _count_lines(text: bytes) -> int:
-    return text.count(b"\n") if b"\n" in text else text.count(b"\r")
+    return text.count(b"\n") + text.count(b"\r") - text.count(b"\r\n")
+
+
+def _ended(text: bytes) -> bytes:
+    """Return records of which also the last one ends its line."""
+    return text if text.endswith(b"\n") else text + b"\n"

@@ -30,10 +30,11 @@ class ParquetSource:
         self._arrow: Any = pyarrow
         try:
             self._file: Any = pyarrow.parquet.ParquetFile(path)
-        except (pyarrow.ArrowException, OSError):
+            schema = self._file.schema_arrow
+            names = schema.names
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError):
             raise TableError(f"{path} is damaged: it is not a readable Parquet file.") from None
-        schema = self._file.schema_arrow
-        self.columns = choose_columns(path, schema.names, columns)
+        self.columns = choose_columns(path, names, columns)
         types = pyarrow.types
         numeric = (types.is_integer, types.is_floating, types.is_decimal)
         unfit = [

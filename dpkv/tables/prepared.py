@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpkv.domain import Bounds, Domain
-from dpkv.errors import ParameterError
+from dpkv.errors import DomainError, ParameterError
 from dpkv.kernels import Floats
 from dpkv.tables.store import MEMORY_LIMIT, map_rows
 from dpkv.tables.table import Progress, Source, Table, load, open_table
@@ -60,7 +60,14 @@ def prepare(
 
 
 def _domain(source: Source, bounds: Bounds | Domain | None, scaled: bool) -> Domain | None:
-    if bounds is None or isinstance(bounds, Domain):
+    if bounds is None:
+        return None
+    if isinstance(bounds, Domain):
+        if bounds.n_features != len(source.columns):
+            raise DomainError(
+                f"the domain has {bounds.n_features} columns. Got a table of {len(source.columns)} "
+                "instead: give bounds for exactly the columns used."
+            )
         return bounds
     return Domain.bounded(bounds, len(source.columns), scaled=scaled, columns=source.columns)
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dpkv import kernels
 
-_LINE_FEED, _CARRIAGE_RETURN, _SPACE, _QUOTE = 10, 13, 32, 34
+_TAB, _LINE_FEED, _CARRIAGE_RETURN, _SPACE, _QUOTE = 9, 10, 13, 32, 34
 _FIELD_START, _IN_FIELD, _IN_QUOTES, _AFTER_QUOTES = 0, 1, 2, 3
 
 
 @kernels.compiled
-def walk_records(text, delimiter, wanted):  # type: ignore[no-untyped-def]
-    """Return (end, lines, line, cells) of whole records at the beginning of ``text``.
+def walk_records(text, delimiter, wanted, row):  # type: ignore[no-untyped-def]
+    """Return (end, rows, line, cells) of whole records at the beginning of ``text``.
 
-    ``end`` is where the last whole record ends and ``lines`` how many lines those records span.
-    ``line`` is the offset, in lines, of the first record whose count ``cells`` is not ``wanted``,
-    or -1. Records end with LF, CRLF or CR outside quotes; a quote opens only at the start of a
-    cell; a record of blanks is no record.
+    ``end`` is where the last whole record ends and ``rows`` how many records there are. ``line`` is
+    the offset, in lines, of the first record whose count ``cells`` is not ``wanted`` or whose
+    number is ``row`` (0-based), or -1. Records end with LF, CRLF or CR outside quotes; a quote
+    opens only at the start of a cell; a record of blanks is no record. All this is how pandas'
+    parser reads them.
     """
-    end = lines = line = cells_found = 0
+    end = rows = line = cells_found = 0
     record_line = 0
-    ragged = -1
+    found = -1
     cells, blank, state = 1, True, _FIELD_START
     for i in range(len(text)):
         byte = text[i]
@@ -35,13 +36,17 @@ def walk_records(text, delimiter, wanted):  # type: ignore[no-untyped-def]
             state = _IN_QUOTES  # opens a cell, or is the second of a doubled quote
             blank = False
         elif breaks:
-            if not blank and cells != wanted and ragged < 0:
-                ragged, cells_found = record_line, cells
-            end, lines, record_line = i + 1, line, line
+            if not blank:
+                if found < 0 and (cells != wanted or rows == row):
+                    found, cells_found = record_line, cells
+                rows += 1
+            end, record_line = i + 1, line
             cells, blank, state = 1, True, _FIELD_START
         elif byte == delimiter:
             cells += 1
             blank, state = False, _FIELD_START
+        elif byte == _TAB or (byte == _SPACE and state == _AFTER_QUOTES):
+            state = _IN_FIELD
         elif byte != _SPACE and byte != _CARRIAGE_RETURN:  # noqa: PLR1714 (compiled)
             blank, state = False, _IN_FIELD
-    return end, lines, ragged, cells_found
+    return end, rows, found, cells_found

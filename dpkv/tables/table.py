@@ -97,7 +97,10 @@ def load(
         "layout": source.layout,
         "fill": None if fill is None else [float(number) for number in fill],
     }
-    store = RecordStore(source.path, len(source.columns), recipe, memory_limit, Path(workspace))
+    try:
+        store = RecordStore(source.path, len(source.columns), recipe, memory_limit, Path(workspace))
+    except OSError as error:
+        raise _unreadable(source.path, error) from None
     kept = store.earlier_copy()
     if kept is not None:
         return Table(kept.values, source.columns, kept.n_invalid, kept.path, reused=True)

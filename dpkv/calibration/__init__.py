@@ -1,0 +1,33 @@
+"""Calibration: how much noise a release needs, as published, by Theorem A, and by Laplace.
+
+This package knows nothing of files.
+"""
+
+from dpkv.calibration.amplified import (
+    DEFAULT_GAMMA,
+    AmplifiedCertificate,
+    certify,
+    uniform_pick_ceiling,
+)
+from dpkv.calibration.calibrator import (
+    CONVENTIONS,
+    DEFAULT_K,
+    METHODS,
+    Settings,
+    calibrate,
+)
+from dpkv.calibration.record import Calibration, Row
+
+__all__ = [
+    "CONVENTIONS",
+    "DEFAULT_GAMMA",
+    "DEFAULT_K",
+    "METHODS",
+    "AmplifiedCertificate",
+    "Calibration",
+    "Row",
+    "Settings",
+    "calibrate",
+    "certify",
+    "uniform_pick_ceiling",
+]

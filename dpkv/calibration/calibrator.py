@@ -1,0 +1,407 @@
+"""The calibrator: every figure of every k, from records, a domain and eps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import SupportsIndex
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpkv.calibration import monotonicity, published, randomized, record, spread
+from dpkv.calibration.amplified import DEFAULT_GAMMA, certify, uniform_pick_ceiling
+from dpkv.calibration.duals import WeightedPoints
+from dpkv.calibration.extent import enclosing_radius
+from dpkv.calibration.loops import SpatialBlocks, spatial_blocks
+from dpkv.calibration.paper import printed_eps_tilde
+from dpkv.domain import Domain, data_domain
+from dpkv.errors import ParameterError
+from dpkv.kernels import Float64s
+from dpkv.seeding.instances import kmeans_plusplus
+from dpkv.seeding.potentials import lloyd, potential
+from dpkv.validation import (
+    as_generator,
+    as_records,
+    cluster_count,
+    non_negative,
+    one_of,
+    positive_finite,
+    whole_number,
+)
+
+METHODS = ("auto", "exact", "certified", "randomized")
+CONVENTIONS = ("diameter", "radius")
+DEFAULT_K = range(2, 11)
+_COLLAPSED_FEATURES = 4  # tables with more columns rarely repeat a record, and sorting them is slow
+_COLLAPSED_RECORDS = 300_000
+_OPTIMUM_SAMPLE, _OPTIMUM_RESTARTS, _OPTIMUM_STEPS = 30_000, 5, 3
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and the share of the whole that is done."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to calibrate; checked on creation, before any data are read."""
+
+    eps: float
+    gamma: float = DEFAULT_GAMMA
+    method: str = "auto"
+    n_est: int = randomized.DEFAULT_DRAWS
+    radius_convention: record.Convention = "diameter"
+
+    def __post_init__(self) -> None:
+        positive_finite("eps", self.eps)
+        gamma = non_negative("gamma", self.gamma)
+        if gamma == 0.0:
+            raise ParameterError("gamma", "greater than 0", self.gamma)
+        one_of("method", self.method, METHODS)
+        one_of("radius_convention", self.radius_convention, CONVENTIONS)
+        whole_number("n_est", self.n_est, at_least=1)
+
+
+def calibrate(
+    data: ArrayLike,
+    *,
+    eps: float,
+    k: SupportsIndex | Iterable[SupportsIndex] | None = None,
+    domain: Domain | None = None,
+    gamma: float = DEFAULT_GAMMA,
+    method: str = "auto",
+    n_est: int = randomized.DEFAULT_DRAWS,
+    radius_convention: record.Convention = "diameter",
+    columns: Iterable[str] | None = None,
+    rng: np.random.Generator | int | None = None,
+    progress: Progress | None = None,
+) -> record.Calibration:
+    """Calibrate the noise of k-variates++ for every k: as published, by Theorem A, and Laplace.
+
+    Parameters
+    ----------
+    data : (m, d) records, in the user's coordinates.
+    eps : the privacy parameter of a whole release of k centers, replace-one neighbours.
+    k : the numbers of clusters; 2 to 10 by default.
+    domain : where records may lie. Without one, the box around the data is taken; that leaks, and
+        the record says so.
+    gamma : smoothing of Theorem A, public.
+    method : "exact", "certified" or "randomized" spread and monotonicity; "auto" is exact where the
+        instance is small enough and certified otherwise. Monotonicity is exact on small instances
+        only, and certified under "exact" elsewhere.
+    n_est : random neighbourhoods of the paper's estimates.
+    radius_convention : whether R of the spread is the L2 "diameter", as its definition needs, or
+        the "radius", as some of the paper's text reads.
+    rng : a Generator or seed for the random searches.
+    """
+    settings = Settings(eps, gamma, method, n_est, radius_convention)
+    records = as_records(data)
+    wanted = _cluster_counts(k, len(records))
+    domain = data_domain(records) if domain is None else domain
+    working = np.asarray(domain.to_working(records), dtype=np.float64)
+    job = _Job(working, domain, settings, as_generator(rng), wanted, progress)
+    rows = [job.row(key) for key in wanted]
+    scaled = domain.working is not domain
+    return record.Calibration(
+        eps=settings.eps,
+        n_records=len(records),
+        n_features=records.shape[1],
+        columns=None if columns is None else tuple(columns),
+        domain=domain.to_dict(),
+        coordinates="unit cube" if scaled else "as given",
+        radius=job.radius,
+        eps_tilde_ceiling=uniform_pick_ceiling(eps, len(records)),
+        rows=tuple(rows),
+        notes=(record.LEAK,) if domain.source == "data" else (),
+    )
+
+
+def _cluster_counts(
+    k: SupportsIndex | Iterable[SupportsIndex] | None, n_records: int
+) -> tuple[int, ...]:
+    if k is None:
+        return tuple(key for key in DEFAULT_K if key <= n_records) or (1,)
+    values = k if isinstance(k, Iterable) else [k]
+    counts = sorted({cluster_count(value, n_records, "k") for value in values})
+    if not counts:
+        raise ParameterError("k", "at least one number of clusters", "none")
+    return tuple(counts)
+
+
+class _Job:
+    """One calibration: what the rows share is calculated once, when it is first needed."""
+
+    def __init__(
+        self,
+        working: Float64s,
+        domain: Domain,
+        settings: Settings,
+        rng: np.random.Generator,
+        wanted: tuple[int, ...],
+        progress: Progress | None,
+    ) -> None:
+        self._working = working
+        self._domain = domain.working
+        self._settings = settings
+        self._rng = rng
+        self._progress = progress
+        self._remaining: dict[int, spread.LeastRemaining] = {}
+        self._data: WeightedPoints | None = None
+        self._blocks: SpatialBlocks | None = None
+        certifies = settings.method != "randomized"
+        self._stages = len(wanted) * (1 + certifies) + (max(wanted) - 1) * certifies
+        self._stage = 0
+        self.radius = _radius(working, domain, settings.radius_convention)
+
+    def row(self, k: int) -> record.Row:
+        """Return the figures of one k."""
+        optimum = self._optimum(k)
+        sample = self._sample(k)
+        width, width_method, at_least = self._spread(k, sample)
+        fall, fall_method = self._monotonicity(k, sample)
+        careful = published.published_eps_tilde(self._settings.eps, k, width, fall)
+        if k == 1:
+            careful = published.PublishedEpsilon(None, _ONE_CLUSTER)
+        notes = [careful.note] if careful.note else []
+        m, d = self._working.shape
+        printed = printed_eps_tilde(self._settings.eps, m, d, k)
+        if printed is not None:
+            notes += self._about_printed(*printed)
+        return record.Row(
+            k=k,
+            spread=_finite(width),
+            spread_method=width_method,
+            spread_at_least=_finite(at_least),
+            monotonicity=_finite(fall),
+            monotonicity_method=fall_method,
+            optimum_estimate=optimum,
+            published=self._published(k, careful, width, fall, optimum),
+            randomized=self._randomized(k, sample),
+            certified=self._certified(k, optimum),
+            laplace=self._laplace(k, optimum),
+            regime=self._regime(k, careful.value),
+            paper_eps_tilde=None if printed is None else printed[1],
+            notes=tuple(notes),
+        )
+
+    # -- spread and monotonicity ------------------------------------------------------------------
+
+    def _spread(
+        self, k: int, sample: randomized.RandomizedEstimates | None
+    ) -> tuple[float, str, float]:
+        """Return the spread, its method, and a spread that is attained."""
+        if sample is None:  # k = 1 has no neighbourhoods
+            return math.nan, "none", math.nan
+        if self._settings.method == "randomized":
+            value = sample.spread(self.radius.value)
+            return value, "randomized", value
+        found = self._least_remaining(k - 1)
+        attained = min(found.found, sample.least_remaining)
+        at_least = self.radius.value**2 / attained if attained > 0 else math.inf
+        return found.spread(self.radius.value), found.method, at_least
+
+    def _least_remaining(self, n_centers: int) -> spread.LeastRemaining:
+        data, method = self._points(), self._settings.method
+        small = n_centers == 1 or data.size <= spread.EXACT_POINTS
+        if method == "exact" or (method == "auto" and small):
+            try:
+                return spread.exact_remaining(data, n_centers)
+            except ParameterError:
+                if method == "exact":
+                    raise
+        return self._certified_remaining(n_centers)
+
+    def _certified_remaining(self, n_centers: int) -> spread.LeastRemaining:
+        if n_centers not in self._remaining:
+            data = self._points()
+            self._remaining[n_centers] = spread.certified_remaining(
+                data,
+                self._spatial_blocks(),
+                n_centers,
+                rng=self._rng,
+                progress=lambda share: self._tell(f"bounding {n_centers} centres", share),
+            )
+            self._finish_stage()
+        return self._remaining[n_centers]
+
+    def _monotonicity(
+        self, k: int, sample: randomized.RandomizedEstimates | None
+    ) -> tuple[float, str]:
+        if sample is None:
+            return math.nan, "none"
+        if self._settings.method == "randomized":
+            return sample.monotonicity, "randomized"
+        data = self._points()
+        if data.size <= monotonicity.EXACT_POINTS and self._settings.method != "certified":
+            result = monotonicity.exact_monotonicity(data, k)
+        else:
+            duals = {n: self._certified_remaining(n).dual for n in range(2, k + 1)}
+            result = monotonicity.certified_monotonicity(data, self._spatial_blocks(), duals)
+        self._finish_stage()
+        return result.value, result.method
+
+    def _sample(self, k: int) -> randomized.RandomizedEstimates | None:
+        if k == 1:
+            return None
+        draws = randomized.random_neighbourhoods(self._working, k, self._settings.n_est, self._rng)
+        result = randomized.estimate(self._working, draws)
+        self._finish_stage()
+        return result
+
+    def _points(self) -> WeightedPoints:
+        if self._data is None:
+            self._data = collapsed(self._working)
+        return self._data
+
+    def _spatial_blocks(self) -> SpatialBlocks:
+        if self._blocks is None:
+            data = self._points()
+            self._blocks = spatial_blocks(data.points, data.weights)
+        return self._blocks
+
+    # -- the parts of a row -----------------------------------------------------------------------
+
+    def _published(
+        self, k: int, careful: published.PublishedEpsilon, width: float, fall: float, optimum: float
+    ) -> record.Published:
+        if careful.value is None or careful.value <= 0:
+            return record.Published(
+                eps_tilde=careful.value,
+                sigma=None,
+                note=careful.note,
+                likelihood_ratio=None,
+                phi=None,
+            )
+        sigma = published.sigma_kvariates(self._domain.diam1, careful.value)
+        ratio = published.likelihood_ratio_bound(k, width, fall, math.exp(careful.value))
+        return record.Published(
+            eps_tilde=careful.value,
+            sigma=sigma,
+            note=careful.note,
+            likelihood_ratio=ratio,
+            phi=self._phi(optimum, sigma),
+        )
+
+    def _randomized(
+        self, k: int, sample: randomized.RandomizedEstimates | None
+    ) -> record.Randomized | None:
+        if sample is None:
+            return None
+        width = sample.spread(self.radius.value)
+        found = published.published_eps_tilde(self._settings.eps, k, width, sample.monotonicity)
+        usable = found.value is not None and found.value > 0
+        return record.Randomized(
+            spread=_finite(width),
+            monotonicity=_finite(sample.monotonicity),
+            eps_tilde=found.value,
+            sigma=published.sigma_kvariates(self._domain.diam1, found.value or 1.0)
+            if usable
+            else None,
+            n_draws=sample.n_draws,
+            caveat=sample.caveat,
+        )
+
+    def _certified(self, k: int, optimum: float) -> record.Certified:
+        settings = self._settings
+        certificate = certify(
+            settings.eps, n_records=len(self._working), n_clusters=k, gamma=settings.gamma
+        )
+        sigma = certificate.sigma(self._domain.diam1)
+        return record.Certified(
+            eps_tilde=certificate.eps_tilde,
+            sigma=sigma,
+            gamma=certificate.gamma,
+            spent=certificate.spent,
+            noise_share=self._share(sigma),
+            phi=self._phi(optimum, sigma),
+        )
+
+    def _laplace(self, k: int, optimum: float) -> record.Laplace:
+        sigma = published.sigma_laplace(self._domain.diam1, k, self._settings.eps)
+        return record.Laplace(
+            sigma=sigma, noise_share=self._share(sigma), phi=self._phi(optimum, sigma)
+        )
+
+    def _regime(self, k: int, eps_tilde: float | None) -> record.Regime:
+        m, d = self._working.shape
+        regime = published.sublinear_regime(m, k, d, eps_tilde)
+        return record.Regime(largest_k=regime.largest_k, applies=regime.applies, g=regime.g)
+
+    def _phi(self, optimum: float, sigma: float) -> record.PotentialBound:
+        m, d = self._working.shape
+        bounds = published.potential_bounds(optimum, m, d, self._domain.diam1, sigma)
+        return record.PotentialBound(printed=bounds.printed, dimension_aware=bounds.dimension_aware)
+
+    def _share(self, sigma: float) -> float:
+        """Return the root-mean-square length of the noise over the domain's L2 diameter."""
+        if self._domain.diam2 == 0.0:
+            return 0.0
+        return math.sqrt(self._working.shape[1]) * sigma / self._domain.diam2
+
+    def _about_printed(self, name: str, value: float) -> list[str]:
+        ceiling = uniform_pick_ceiling(self._settings.eps, len(self._working))
+        if value <= ceiling:
+            return [f"the paper prints eps~ = {value} for {name}"]
+        return [
+            f"the paper prints eps~ = {value} for {name}, above the ceiling "
+            f"log(1 + (e^eps - 1) m) = {ceiling:.1f}: it cannot hold"
+        ]
+
+    def _optimum(self, k: int) -> float:
+        """Estimate phi_opt from above: Lloyd on a sample, a few steps on all records."""
+        records = self._working
+        sample = records
+        if len(records) > _OPTIMUM_SAMPLE:
+            rows = np.sort(self._rng.choice(len(records), _OPTIMUM_SAMPLE, replace=False))
+            sample = records[rows]
+        ends = []
+        for _ in range(_OPTIMUM_RESTARTS):
+            seeds, _ = kmeans_plusplus(sample, k, rng=self._rng)
+            ends.append(lloyd(sample, seeds))
+        best = min(ends, key=lambda end: end.potential)
+        if len(sample) == len(records):
+            return best.potential
+        return min(
+            potential(records, best.centers),
+            lloyd(records, best.centers, max_iterations=_OPTIMUM_STEPS).potential,
+        )
+
+    # -- progress ---------------------------------------------------------------------------------
+
+    def _tell(self, label: str, share: float) -> None:
+        if self._progress is not None:
+            self._progress(label, min(1.0, (self._stage + share) / max(1, self._stages)))
+
+    def _finish_stage(self) -> None:
+        self._tell("calibrating", 1.0)
+        self._stage += 1
+
+
+_ONE_CLUSTER = (
+    "k = 1 is one uniform pick: spread and monotonicity do not exist and f(1) = 1/16 means "
+    "nothing; the certified eps~, log(1 + m (e^eps - 1)), is exact"
+)
+
+
+def collapsed(points: Float64s) -> WeightedPoints:
+    """Return the distinct points with their counts, where finding them is cheap."""
+    if points.shape[1] > _COLLAPSED_FEATURES and len(points) > _COLLAPSED_RECORDS:
+        return WeightedPoints(points, np.ones(len(points)))
+    distinct, counts = np.unique(points, axis=0, return_counts=True)
+    return WeightedPoints(np.ascontiguousarray(distinct), counts.astype(np.float64))
+
+
+def _radius(working: Float64s, domain: Domain, convention: record.Convention) -> record.Radius:
+    """Return R: of the public domain, or of the data's own ball where bounds leak them anyway."""
+    half = 0.5 if convention == "radius" else 1.0
+    if domain.source == "data":
+        return record.Radius(
+            value=2.0 * half * enclosing_radius(working),
+            convention=convention,
+            of="smallest enclosing ball of the data",
+        )
+    return record.Radius(value=half * domain.working.diam2, convention=convention, of="domain")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,157 @@
+"""delta_s-monotonicity (Definition `defmon`): how far one more center can lower the potential.
+
+It is the maximum of phi(N) / phi(N + x) - 1 over sets N of 1 to k - 1 records and means x of
+N-packed sets. The point x that lowers phi most is the mean of the records it wins, and those are
+N-packed, so the maximum over packed sets is the maximum over *all* points x.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from dpkv import kernels
+from dpkv.calibration.duals import (
+    SAFETY,
+    DualBound,
+    WeightedPoints,
+    eigenvalue_bound,
+    largest_gain_anywhere,
+)
+from dpkv.calibration.loops import SpatialBlocks, gains
+from dpkv.distortions import SQUARED_EUCLIDEAN
+from dpkv.kernels import Float64s
+
+EXACT_POINTS = 16
+"""Distinct points up to which all subsets are looked at."""
+_ALL_PAIRS = 3e10  # pairs of numbers; above this, gains are bounded block by block
+
+
+@dataclass(frozen=True)
+class Monotonicity:
+    """delta_s, and how it was found."""
+
+    value: float
+    method: str
+
+
+def exact_monotonicity(data: WeightedPoints, n_clusters: int) -> Monotonicity:
+    """Return the exact maximum over all N and all added points, by looking at every subset.
+
+    For fixed N the best x gains max over sets A of sum_A w (D_N(a) - ||a - mean(A)||^2).
+    """
+    centred = data.points - data.points.mean(axis=0)
+    largest = 1.0
+    for size in range(1, min(n_clusters, data.size)):
+        for chosen in combinations(range(data.size), size):
+            near = np.stack([SQUARED_EUCLIDEAN.to_center(centred, centred[c]) for c in chosen])
+            distances = near.min(axis=0)
+            outside = np.flatnonzero(distances > 0)
+            if not outside.size:
+                continue
+            potential = float(data.weights @ distances)
+            gain = _best_gain(centred[outside], data.weights[outside], distances[outside])
+            left = potential - gain
+            largest = max(largest, potential / left if left > SAFETY * potential else math.inf)
+    return Monotonicity(largest - 1.0, "exact")
+
+
+@kernels.compiled
+def _best_gain(points, weights, distances):  # type: ignore[no-untyped-def]
+    """Return the largest gain over all subsets, in Gray-code order: one record a step."""
+    n_points, features = points.shape
+    sums = np.zeros(features)
+    mass = squares = budget = best = 0.0
+    inside = np.zeros(n_points, np.bool_)
+    for step in range(1, 1 << n_points):
+        changed = 0
+        while not (step >> changed) & 1:
+            changed += 1
+        sign = -1.0 if inside[changed] else 1.0
+        inside[changed] = not inside[changed]
+        weight = sign * weights[changed]
+        mass += weight
+        budget += weight * distances[changed]
+        norm = 0.0
+        for f in range(features):
+            sums[f] += weight * points[changed, f]
+            squares += weight * points[changed, f] * points[changed, f]
+            norm += sums[f] * sums[f]
+        if mass > 0.5:  # noqa: PLR2004 (weights are whole numbers; rounding may leave crumbs)
+            best = max(best, budget - (squares - norm / mass))
+    return best
+
+
+def certified_monotonicity(
+    data: WeightedPoints, blocks: SpatialBlocks, duals: dict[int, DualBound | None]
+) -> Monotonicity:
+    """Return an upper bound, from the multipliers ``duals[n]`` for n = 2 .. k centers.
+
+    Let N have j records, c* the one of least phi({c*}). Then phi(N) <= phi({c*}), every other c of
+    N has phi({c}) >= phi({c*}), and phi(N + x) is at least each of
+
+        S - g(c*) - (the j - 1 largest g(c) with phi({c}) >= phi({c*})) - sup over all x of g(x),
+        half of the same with max over *records* in place of the sup: the records that x wins have
+        one among them that serves them at twice the cost of their mean x,
+        the eigenvalues of the scatter matrix beyond the j largest,
+
+    with S = sum w lambda. The largest ratio over c* and j is the bound.
+    """
+    alone = _alone(data)
+    worst = 1.0
+    for n_centers, dual in duals.items():
+        leaves = np.full(data.size, eigenvalue_bound(data, n_centers, removed=False))
+        if dual is not None:
+            leaves = np.maximum(leaves, _least_left(data, blocks, dual, n_centers, alone))
+        ratios = np.divide(alone, leaves, out=np.full(len(alone), np.inf), where=leaves > 0)
+        worst = max(worst, float(ratios.max()) * (1.0 + SAFETY))
+    return Monotonicity(worst - 1.0, "certified")
+
+
+def _alone(data: WeightedPoints) -> Float64s:
+    """Return phi({c}) = phi(mean) + m ||c - mean||^2 for every point c."""
+    mean = data.weights @ data.points / data.n_records
+    squared = SQUARED_EUCLIDEAN.to_center(data.points, mean)
+    return np.asarray(float(data.weights @ squared) + data.n_records * squared)
+
+
+def _least_left(
+    data: WeightedPoints, blocks: SpatialBlocks, dual: DualBound, n_centers: int, alone: Float64s
+) -> Float64s:
+    """Return, for every c*, the dual bound on phi(N + x)."""
+    gain = _every_gain(data, blocks, dual.budgets)
+    order = np.argsort(-alone)  # phi({c}) falling: the others of N come before c*
+    others = np.zeros(data.size)
+    others[order] = _running_top(gain[order], n_centers - 2)
+    total = float(data.weights @ dual.budgets)
+    margin = SAFETY * total * n_centers
+    at_records = 0.5 * (total - gain - others - dual.largest_gain - margin)
+    anywhere = largest_gain_anywhere(blocks, dual.budgets)
+    return np.maximum(at_records, total - gain - others - anywhere - margin)
+
+
+def _every_gain(data: WeightedPoints, blocks: SpatialBlocks, budgets: Float64s) -> Float64s:
+    """Return g(c) for every point c, or a bound on it from above by its block."""
+    in_blocks = blocks.spread_out(budgets)
+    largest = in_blocks.max(axis=1)
+    if float(data.size) * data.points.size <= _ALL_PAIRS:
+        return gains(data.points, data.points, blocks, in_blocks, largest)
+    by_block = gains(blocks.lower, blocks.upper, blocks, in_blocks, largest)
+    result = np.empty(data.size)
+    result[blocks.order] = np.repeat(by_block, blocks.columns.shape[2])[: data.size]
+    return result
+
+
+def _running_top(values: Float64s, count: int) -> Float64s:
+    """Return, at each place, the sum of the ``count`` largest values up to and including it."""
+    top = np.zeros((count, len(values)))
+    rest = values
+    for place in range(count):
+        top[place] = np.maximum.accumulate(rest)
+        # what the running maximum leaves behind: the smaller of the newcomer and the old maximum
+        previous = np.concatenate([[0.0], top[place][:-1]])
+        rest = np.minimum(rest, previous)
+    return np.asarray(top.sum(axis=0))

@@ -1,0 +1,187 @@
+"""The calibration record: frozen data, written as JSON and read back with every field checked.
+
+Curator-only: spread, monotonicity and everything published depend on the private records.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dpkv import __version__
+from dpkv.calibration.published import LABEL
+
+CERTIFIED_LABEL = (
+    "eps-DP end to end by Theorem A, for replace-one neighbours; the number of records, k and the "
+    "domain are public"
+)
+LEAK = "the bounds were read from the data, which leaks: no release from them is end to end private"
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+
+class PotentialBound(_Record):
+    """Phi of `thdp1`; the bound on the expected potential is (2 + log k) times it."""
+
+    printed: float
+    dimension_aware: float
+
+
+class Published(_Record):
+    """eps~ and sigma_1 by the paper's formula, from this row's spread and monotonicity."""
+
+    eps_tilde: float | None
+    sigma: float | None
+    note: str
+    likelihood_ratio: float | None
+    """`thmdp`'s bound at this noise; at most e^eps by construction."""
+    phi: PotentialBound | None
+    label: str = LABEL
+
+
+class Randomized(_Record):
+    """The paper's own procedure, random search, beside the careful figures."""
+
+    spread: float | None
+    monotonicity: float | None
+    eps_tilde: float | None
+    sigma: float | None
+    n_draws: int
+    caveat: str
+
+
+class Certified(_Record):
+    """eps~ and noise by Theorem A. Nothing here depends on the data."""
+
+    eps_tilde: float
+    sigma: float
+    gamma: float
+    spent: float
+    noise_share: float
+    """Root-mean-square distance of a noisy center from its record, over the domain's diameter."""
+    phi: PotentialBound
+    label: str = CERTIFIED_LABEL
+
+
+class Laplace(_Record):
+    """The Laplace mechanism's noise, sigma_2."""
+
+    sigma: float
+    noise_share: float
+    phi: PotentialBound
+
+
+class Regime(_Record):
+    """`thlabf` at its most favourable: a uniform density and failure probability one half."""
+
+    largest_k: int
+    applies: bool
+    g: float | None
+
+
+class Row(_Record):
+    """One number of clusters."""
+
+    k: int
+    spread: float | None
+    spread_method: str
+    spread_at_least: float | None
+    """A spread that some choice of records attains: the truth is between this and ``spread``."""
+    monotonicity: float | None
+    monotonicity_method: str
+    optimum_estimate: float
+    """phi_opt, estimated from above by Lloyd restarts."""
+    published: Published
+    randomized: Randomized | None
+    certified: Certified
+    laplace: Laplace
+    regime: Regime
+    paper_eps_tilde: float | None = None
+    """What the paper prints for a table of this very shape, if it is one of its own."""
+    notes: tuple[str, ...] = ()
+
+
+Convention = Literal["diameter", "radius"]
+
+
+class Radius(_Record):
+    """R of the published calibration, in working coordinates."""
+
+    value: float
+    convention: Convention
+    of: Literal["domain", "smallest enclosing ball of the data"]
+
+
+class Calibration(_Record):
+    """How much noise each calibration needs, for every k of interest. Curator-only."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["calibration"] = "calibration"
+    visibility: Literal["curator-only"] = "curator-only"
+    dpkv_version: str = __version__
+    created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    neighbours: Literal["replace-one"] = "replace-one"
+    eps: float
+    n_records: int
+    n_features: int
+    columns: tuple[str, ...] | None = None
+    data_file: str | None = None
+    data_fingerprint: str | None = None
+    domain: dict[str, Any]
+    coordinates: str
+    radius: Radius
+    eps_tilde_ceiling: float
+    """log(1 + m (e^eps - 1)): what no calibration can exceed."""
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    def row(self, k: int) -> Row | None:
+        """Return the row of k, if there is one."""
+        return next((row for row in self.rows if row.k == k), None)
+
+    def to_json(self) -> str:
+        """Return the record as JSON text."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the header and the cells of the table a person reads."""
+        header = ["k", "spread", "monotonicity", "eps~ published", "sigma_1"]
+        header += ["eps~ certified", "sigma", "sigma_2", "centre moves by"]
+        return header, [_cells(row) for row in self.rows]
+
+    def __repr__(self) -> str:
+        header, rows = self.table()
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in (header, *rows)
+        ]
+        title = (
+            f"Calibration: eps = {self.eps:g}, {self.neighbours}, {self.n_records} records x "
+            f"{self.n_features} columns, bounds {self.domain['source']}, curator-only"
+        )
+        return "\n".join([title, *lines])
+
+    __str__ = __repr__
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        str(row.k),
+        f"{_shown(row.spread)} {row.spread_method}",
+        f"{_shown(row.monotonicity)} {row.monotonicity_method}",
+        _shown(row.published.eps_tilde),
+        _shown(row.published.sigma),
+        _shown(row.certified.eps_tilde),
+        _shown(row.certified.sigma),
+        _shown(row.laplace.sigma),
+        f"{row.certified.noise_share:.1%}",
+    ]
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

@@ -1,0 +1,237 @@
+"""The named algorithms, written straight from their own descriptions, against Algorithm 0.
+
+Each of the paper's reductions says that an algorithm releases centers with the distribution of some
+(probe, density) pair of Algorithm 0. Here the algorithm is written out and its distribution
+enumerated, and dpkv's runs of the pair are held against it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from math import prod
+from operator import itemgetter
+
+import numpy as np
+import pytest
+from sklearn.cluster import kmeans_plusplus as sklearn_kmeans_plusplus
+from support.chance import FALSE_ALARM, implausible
+from support.enumeration import Point, all_runs, closest, picks, project, squared
+
+import dpkv
+from dpkv.seeding import Dirac, MinibatchProbe, NearestSynopsisProbe, UniformOnSubset
+
+RECORDS = [(1.0, 1.0), (1.25, 1.0), (3.0, 2.0), (4.0, 0.5), (0.5, 3.0), (-2.0, 0.0)]
+TABLE = np.array(RECORDS)
+WEIGHTS = [0.0, 1.0, 3.0, 0.5, 2.0, 0.25]
+N_RUNS = 4000
+
+Releases = dict[tuple[Point, ...], float]
+
+
+def in_rounds(
+    k: int, step: Callable[[tuple[Point, ...]], Iterable[tuple[Point, float]]]
+) -> Releases:
+    """Enumerate k rounds of an algorithm; ``step`` gives the next center's distribution."""
+    releases: Releases = {(): 1.0}
+    for _ in range(k):
+        longer: Releases = defaultdict(float)
+        for centers, chance in releases.items():
+            for center, likelihood in step(centers):
+                if likelihood > 0:
+                    longer[(*centers, center)] += chance * likelihood
+        releases = longer
+    return dict(releases)
+
+
+def distance(a: Point, centers: Sequence[Point]) -> float:
+    return min(squared(a, c) for c in centers)
+
+
+def released(k: int, n_runs: int = N_RUNS, **instance: object) -> list[tuple[Point, ...]]:
+    rng = np.random.default_rng(2016)
+    runs = (dpkv.kvariates(TABLE, k, rng=rng, **instance).centers for _ in range(n_runs))
+    return [tuple(map(tuple, centers.tolist())) for centers in runs]
+
+
+def disagreement(observed: list[tuple[Point, ...]], expected: Releases) -> str | None:
+    """Compare whole releases, then round by round, where a shift shows sooner."""
+    views = [lambda centers: centers, *map(itemgetter, range(3))]
+    for view in views:
+        wrong = implausible(map(view, observed), project(expected, view), FALSE_ALARM / len(views))
+        if wrong:
+            return wrong
+    return None
+
+
+# -- k-means++ and Forgy ---------------------------------------------------------------------------
+
+
+def rows_picked(seeder: Callable[..., tuple[np.ndarray, np.ndarray]], n_runs: int) -> list:
+    found = (seeder() for _ in range(n_runs))
+    return [tuple(indices.tolist()) for _, indices in found]
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHTS])
+def test_kmeans_plusplus_has_the_distribution_of_scikit_learn(weight: list[float] | None) -> None:
+    expected = project(all_runs(RECORDS, 3, weight=weight), picks)
+    rng, state = np.random.default_rng(1), np.random.RandomState(1)
+
+    def ours() -> tuple[np.ndarray, np.ndarray]:
+        return dpkv.kmeans_plusplus(TABLE, 3, sample_weight=weight, rng=rng)
+
+    def theirs() -> tuple[np.ndarray, np.ndarray]:
+        return sklearn_kmeans_plusplus(
+            TABLE, 3, sample_weight=weight, random_state=state, n_local_trials=1
+        )
+
+    assert implausible(rows_picked(ours, N_RUNS), expected) is None
+    assert implausible(rows_picked(theirs, N_RUNS), expected) is None
+
+
+def test_planted_fault_greedy_kmeans_plusplus_is_another_distribution() -> None:
+    expected = project(all_runs(RECORDS, 3), picks)
+    state = np.random.RandomState(1)
+    greedy = rows_picked(lambda: sklearn_kmeans_plusplus(TABLE, 3, random_state=state), N_RUNS)
+    assert implausible(greedy, expected) is not None
+
+
+def independent(weight: Sequence[float], k: int) -> dict[tuple[int, ...], float]:
+    shares = [w / sum(weight) for w in weight]
+    sequences = product(range(len(weight)), repeat=k)
+    return {rows: prod(shares[row] for row in rows) for rows in sequences}
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHTS])
+def test_forgy_draws_independently_by_weight(weight: list[float] | None) -> None:
+    rng = np.random.default_rng(1)
+    rows = rows_picked(lambda: dpkv.forgy(TABLE, 3, sample_weight=weight, rng=rng), N_RUNS)
+    assert implausible(rows, independent(weight or [1.0] * len(RECORDS), 3)) is None
+
+
+def test_planted_fault_forgy_is_not_kmeans_plusplus() -> None:
+    rng = np.random.default_rng(1)
+    rows = rows_picked(lambda: dpkv.kmeans_plusplus(TABLE, 3, rng=rng), N_RUNS)
+    assert implausible(rows, independent([1.0] * len(RECORDS), 3)) is not None
+
+
+# -- protected dk-means++ --------------------------------------------------------------------------
+
+SHARDS = [[0, 3, 4], [1], [2, 5]]
+SHARD_OF = np.array([0, 1, 2, 0, 0, 2])
+
+
+def dk_means_plusplus(shards: list[list[Point]], k: int) -> Releases:
+    """A node by its summed distances (uniform at first), then a uniform record of that node."""
+
+    def step(centers: tuple[Point, ...]) -> Iterable[tuple[Point, float]]:
+        sums = [sum(distance(a, centers) for a in shard) if centers else 1.0 for shard in shards]
+        for shard, total in zip(shards, sums, strict=True):
+            for a in shard:
+                yield a, total / sum(sums) / len(shard)
+
+    return in_rounds(k, step)
+
+
+def uniform_node() -> np.ndarray:
+    return 1.0 / np.bincount(SHARD_OF)[SHARD_OF]
+
+
+DK = dk_means_plusplus([[RECORDS[i] for i in shard] for shard in SHARDS], 3)
+
+
+def test_protected_dk_means_plusplus() -> None:
+    density = UniformOnSubset(SHARD_OF)
+    assert disagreement(released(3, density=density, first_weight=uniform_node()), DK) is None
+
+
+def test_planted_fault_dk_means_plusplus_opens_with_a_uniform_record() -> None:
+    assert disagreement(released(3, density=UniformOnSubset(SHARD_OF)), DK) is not None
+
+
+def test_planted_fault_dk_means_plusplus_releases_the_picked_record() -> None:
+    assert disagreement(released(3, first_weight=uniform_node()), DK) is not None
+
+
+# -- sk-means++ ------------------------------------------------------------------------------------
+
+SYNOPSES = [(1.0, 1.25), (3.5, 1.0), (0.5, 2.5), (-1.5, 0.5)]
+SYNOPSIS_OF = [SYNOPSES.index(closest(a, SYNOPSES)) for a in RECORDS]
+
+
+def sk_means_plusplus(synopses: list[tuple[Point, int]], k: int) -> Releases:
+    """A synopsis by its count times its distance; uniform at first."""
+
+    def step(centers: tuple[Point, ...]) -> Iterable[tuple[Point, float]]:
+        masses = [m * distance(s, centers) if centers else 1.0 for s, m in synopses]
+        for (s, _), mass in zip(synopses, masses, strict=True):
+            yield s, mass / sum(masses)
+
+    return in_rounds(k, step)
+
+
+SK = sk_means_plusplus([(s, SYNOPSIS_OF.count(j)) for j, s in enumerate(SYNOPSES)], 3)
+ANCHORED = {
+    "probe": NearestSynopsisProbe(np.array(SYNOPSES)),
+    "density": Dirac(np.array(SYNOPSES)[SYNOPSIS_OF]),
+}
+
+
+def uniform_synopsis() -> np.ndarray:
+    return 1.0 / np.bincount(SYNOPSIS_OF)[SYNOPSIS_OF]
+
+
+def test_every_synopsis_stands_for_some_record() -> None:
+    assert set(SYNOPSIS_OF) == set(range(len(SYNOPSES)))
+    assert len(set(map(SYNOPSIS_OF.count, SYNOPSIS_OF))) > 1  # or counts would not matter
+
+
+def test_sk_means_plusplus() -> None:
+    assert disagreement(released(3, first_weight=uniform_synopsis(), **ANCHORED), SK) is None
+
+
+def test_planted_fault_sk_means_plusplus_opens_with_a_uniform_record() -> None:
+    assert disagreement(released(3, **ANCHORED), SK) is not None
+
+
+def test_planted_fault_sk_means_plusplus_ignores_counts() -> None:
+    even = uniform_synopsis()
+    wrong = released(3, first_weight=even, sample_weight=even, **ANCHORED)
+    assert disagreement(wrong, SK) is not None
+
+
+# -- ok-means++ ------------------------------------------------------------------------------------
+
+BATCH_OF = [1, 2, 1, 3, 2, 3]
+
+
+def ok_means_plusplus(batches: list[list[Point]]) -> Releases:
+    """One record of every batch in turn, by its distance; uniform in the first."""
+
+    def step(centers: tuple[Point, ...]) -> Iterable[tuple[Point, float]]:
+        batch = batches[len(centers)]
+        masses = [distance(a, centers) if centers else 1.0 for a in batch]
+        for a, mass in zip(batch, masses, strict=True):
+            yield a, mass / sum(masses)
+
+    return in_rounds(len(batches), step)
+
+
+OK = ok_means_plusplus(
+    [[a for a, batch in zip(RECORDS, BATCH_OF, strict=True) if batch == j] for j in (1, 2, 3)]
+)
+
+
+def test_ok_means_plusplus() -> None:
+    assert disagreement(released(3, probe=MinibatchProbe(np.array(BATCH_OF))), OK) is None
+
+
+def test_planted_fault_ok_means_plusplus_with_two_batches_swapped() -> None:
+    swapped = np.array([{1: 1, 2: 3, 3: 2}[batch] for batch in BATCH_OF])
+    assert disagreement(released(3, probe=MinibatchProbe(swapped)), OK) is not None
+
+
+def test_planted_fault_ok_means_plusplus_draws_uniformly_in_its_batches() -> None:
+    wrong = released(3, probe=MinibatchProbe(np.array(BATCH_OF)), gamma=float("inf"))
+    assert disagreement(wrong, OK) is not None
