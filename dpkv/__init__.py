@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from dpkv.calibration import Calibration as Calibration
+    from dpkv.calibration import calibrate as calibrate
     from dpkv.domain import Box as Box
     from dpkv.domain import Domain as Domain
     from dpkv.domain import L1Ball as L1Ball
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Box": "dpkv.domain",
+    "Calibration": "dpkv.calibration",
     "Domain": "dpkv.domain",
     "DomainError": "dpkv.errors",
     "DpkvError": "dpkv.errors",
@@ -43,6 +46,7 @@ _HOME = {
     "TableError": "dpkv.errors",
     "UsageError": "dpkv.errors",
     "assign": "dpkv.seeding",
+    "calibrate": "dpkv.calibration",
     "estimate_optimum": "dpkv.seeding",
     "expected_potential_bound": "dpkv.seeding",
     "forgy": "dpkv.seeding",

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpkv import kernels
 from dpkv.errors import ParameterError, UsageError
 from dpkv.kernels import Float64s, Floats
 
@@ -40,8 +41,8 @@ class SquaredEuclidean:
 
     def to_center(self, points: Floats, center: Floats) -> Float64s:
         """Return the squared distances to ``center``."""
-        difference = points.astype(np.float64) - center
-        return np.asarray(np.einsum("ij,ij->i", difference, difference))
+        points = np.ascontiguousarray(points, dtype=np.float64)
+        return np.asarray(kernels.assign_nearest(points, center[np.newaxis])[1])
 
 
 @dataclass(frozen=True, eq=False)

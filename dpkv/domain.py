@@ -106,11 +106,15 @@ class Domain(ABC):
     @staticmethod
     def from_dict(fields: Mapping[str, Any]) -> Domain:
         """Rebuild a domain from ``to_dict``."""
+        kinds: dict[str, type[Box] | type[L1Ball]] = {"box": Box, "l1-ball": L1Ball}
         try:
-            kinds: dict[str, type[Box] | type[L1Ball]] = {"box": Box, "l1-ball": L1Ball}
             return kinds[fields["kind"]]._from_fields(fields)
         except KeyError as missing:
             raise DomainError(f"domain record lacks or mistakes the field {missing}.") from None
+        except DomainError:
+            raise
+        except (TypeError, ValueError):
+            raise DomainError("domain record has a field of the wrong type.") from None
 
     def _check_columns(self, values: Floats) -> None:
         if values.ndim != 2 or values.shape[1] != self.n_features:  # noqa: PLR2004

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
+import secrets
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpkv.kernels import Floats
+
+_KEY_BYTES = 32
+_HASHED_ROWS = 1 << 16
 
 
 def private_folder(workspace: Path, name: str) -> Path:
     """Return ``workspace/name``, made for the owner alone and hidden from version control."""
     folder = workspace / name
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     ignore = workspace / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="utf-8")
@@ -27,8 +39,33 @@ def remove_if_empty(workspace: Path, name: str) -> None:
             workspace.rmdir()
 
 
+def fingerprint(values: Floats, columns: Sequence[str], workspace: Path) -> str:
+    """Return a keyed hash of a table: tells the same table again, and nothing without the key.
+
+    A plain hash would let anyone test a guess of the whole table.
+    """
+    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
+    digest.update(json.dumps([list(columns), list(values.shape), str(values.dtype)]).encode())
+    for start in range(0, len(values), _HASHED_ROWS):
+        digest.update(values[start : start + _HASHED_ROWS].tobytes())
+    return digest.hexdigest()
+
+
+def _secret_key(workspace: Path) -> bytes:
+    """Return the workspace's key, made when it is first needed."""
+    path = private_folder(workspace, "keys") / "fingerprint.key"
+    if not path.exists():
+        handle, temporary = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)  # the first of two that race wins, and both read its key
+        Path(temporary).unlink()
+    return path.read_bytes()
+
+
 def write_atomically(path: Path, text: str) -> None:
-    """Write a whole file or nothing: a reader never sees half of it."""
+    """Write a whole file, for its owner alone, or nothing: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:

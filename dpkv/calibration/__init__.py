@@ -15,6 +15,7 @@ from dpkv.calibration.calibrator import (
     METHODS,
     Settings,
     calibrate,
+    calibrate_working,
 )
 from dpkv.calibration.record import Calibration, Row
 
@@ -28,6 +29,7 @@ __all__ = [
     "Row",
     "Settings",
     "calibrate",
+    "calibrate_working",
     "certify",
     "uniform_pick_ceiling",
 ]

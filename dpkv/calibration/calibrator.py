@@ -72,7 +72,6 @@ def calibrate(
     method: str = "auto",
     n_est: int = randomized.DEFAULT_DRAWS,
     radius_convention: record.Convention = "diameter",
-    columns: Iterable[str] | None = None,
     rng: np.random.Generator | int | None = None,
     progress: Progress | None = None,
 ) -> record.Calibration:
@@ -96,29 +95,41 @@ def calibrate(
     """
     settings = Settings(eps, gamma, method, n_est, radius_convention)
     records = as_records(data)
-    wanted = _cluster_counts(k, len(records))
     domain = data_domain(records) if domain is None else domain
     working = np.asarray(domain.to_working(records), dtype=np.float64)
+    return calibrate_working(working, domain, settings, k=k, rng=rng, progress=progress)
+
+
+def calibrate_working(
+    working: Float64s,
+    domain: Domain,
+    settings: Settings,
+    *,
+    k: SupportsIndex | Iterable[SupportsIndex] | None = None,
+    rng: np.random.Generator | int | None = None,
+    progress: Progress | None = None,
+) -> record.Calibration:
+    """Calibrate records that are in the domain's working coordinates already, maybe on disk."""
+    wanted = cluster_counts(k, len(working))
     job = _Job(working, domain, settings, as_generator(rng), wanted, progress)
-    rows = [job.row(key) for key in wanted]
     scaled = domain.working is not domain
     return record.Calibration(
         eps=settings.eps,
-        n_records=len(records),
-        n_features=records.shape[1],
-        columns=None if columns is None else tuple(columns),
+        n_records=len(working),
+        n_features=working.shape[1],
         domain=domain.to_dict(),
         coordinates="unit cube" if scaled else "as given",
         radius=job.radius,
-        eps_tilde_ceiling=uniform_pick_ceiling(eps, len(records)),
-        rows=tuple(rows),
+        eps_tilde_ceiling=uniform_pick_ceiling(settings.eps, len(working)),
+        rows=tuple(job.row(key) for key in wanted),
         notes=(record.LEAK,) if domain.source == "data" else (),
     )
 
 
-def _cluster_counts(
+def cluster_counts(
     k: SupportsIndex | Iterable[SupportsIndex] | None, n_records: int
 ) -> tuple[int, ...]:
+    """Return the numbers of clusters in order, each at most ``n_records``; 2 to 10 by default."""
     if k is None:
         return tuple(key for key in DEFAULT_K if key <= n_records) or (1,)
     values = k if isinstance(k, Iterable) else [k]
@@ -216,7 +227,7 @@ class _Job:
             data = self._points()
             self._remaining[n_centers] = spread.certified_remaining(
                 data,
-                self._spatial_blocks(),
+                self._spatial_blocks,
                 n_centers,
                 rng=self._rng,
                 progress=lambda share: self._tell(f"bounding {n_centers} centres", share),
@@ -236,7 +247,7 @@ class _Job:
             result = monotonicity.exact_monotonicity(data, k)
         else:
             duals = {n: self._certified_remaining(n).dual for n in range(2, k + 1)}
-            result = monotonicity.certified_monotonicity(data, self._spatial_blocks(), duals)
+            result = monotonicity.certified_monotonicity(data, self._spatial_blocks, duals)
         self._finish_stage()
         return result.value, result.method
 
@@ -314,6 +325,7 @@ class _Job:
             spent=certificate.spent,
             noise_share=self._share(sigma),
             phi=self._phi(optimum, sigma),
+            label=record.LEAKED_LABEL if self._domain.source == "data" else record.CERTIFIED_LABEL,
         )
 
     def _laplace(self, k: int, optimum: float) -> record.Laplace:
@@ -378,8 +390,8 @@ class _Job:
 
 
 _ONE_CLUSTER = (
-    "k = 1 is one uniform pick: spread and monotonicity do not exist and f(1) = 1/16 means "
-    "nothing; the certified eps~, log(1 + m (e^eps - 1)), is exact"
+    "one uniform pick: spread and monotonicity do not exist and f(1) = 1/16 means nothing; the "
+    "certified eps~, log(1 + m (e^eps - 1)), is exact"
 )
 
 

@@ -32,6 +32,7 @@ from dpkv import kernels
 from dpkv.calibration.loops import BLOCK, SpatialBlocks, gains
 from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.kernels import Float64s, Indices
+from dpkv.seeding.nearest import row_chunks
 
 SAFETY = 1e-9
 """Relative margin taken off every bound: far above the rounding of the sums."""
@@ -40,7 +41,7 @@ _SAMPLE = 1500
 _SAMPLE_STEPS = 600
 _COARSE, _FINE = 1e-2, 1e-3  # relative slack of the largest gain while searching, and at the end
 _PAIR_BUDGET = 6e10  # pairs of numbers compared: some seconds
-_FULL_STEPS = 60
+_FULL_STEPS = 30
 _PATIENCE, _PAYS, _LEAST_AGILITY = 4, 0.01, 0.02
 _CLOSE = 0.98
 _FEW_FEATURES = 3
@@ -76,12 +77,14 @@ def eigenvalue_bound(data: WeightedPoints, n_centers: int, *, removed: bool = Tr
     """Return the lower bound by eigenvalues, for centers anywhere; ``removed``: less one record."""
     m = data.n_records
     mean = data.weights @ data.points / m
-    centred = data.points - mean
-    scatter = (centred * data.weights[:, np.newaxis]).T @ centred
+    scatter = np.zeros((len(mean), len(mean)))
+    for rows in row_chunks(data.size):
+        centred = data.points[rows] - mean
+        scatter += (centred * data.weights[rows, np.newaxis]).T @ centred
     eigenvalues = np.linalg.eigvalsh(scatter)[::-1].clip(min=0.0)
     bound = float(eigenvalues[n_centers - 1 :].sum())
     if removed:
-        farthest = float(np.einsum("ij,ij->i", centred, centred).max())
+        farthest = float(SQUARED_EUCLIDEAN.to_center(data.points, mean).max())
         bound -= farthest * m / max(m - 1.0, 1.0)
     return max(0.0, bound - SAFETY * float(eigenvalues.sum()))
 
@@ -241,9 +244,9 @@ def largest_gain(
     return _GainSearch(blocks, budgets, slack, pair_budget).run()
 
 
-def affordable(blocks: SpatialBlocks) -> bool:
+def affordable(data: WeightedPoints) -> bool:
     """Tell whether the dual can be certified: every block has to be looked at at least once."""
-    return float(blocks.n_blocks) * blocks.columns.size < _PAIR_BUDGET / 4.0
+    return data.size / BLOCK * data.points.size < _PAIR_BUDGET / 4.0
 
 
 def largest_gain_anywhere(blocks: SpatialBlocks, budgets: Float64s) -> float:

@@ -8,6 +8,7 @@ N-packed, so the maximum over packed sets is the maximum over *all* points x.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -86,7 +87,9 @@ def _best_gain(points, weights, distances):  # type: ignore[no-untyped-def]
 
 
 def certified_monotonicity(
-    data: WeightedPoints, blocks: SpatialBlocks, duals: dict[int, DualBound | None]
+    data: WeightedPoints,
+    blocks: Callable[[], SpatialBlocks],
+    duals: dict[int, DualBound | None],
 ) -> Monotonicity:
     """Return an upper bound, from the multipliers ``duals[n]`` for n = 2 .. k centers.
 
@@ -105,7 +108,7 @@ def certified_monotonicity(
     for n_centers, dual in duals.items():
         leaves = np.full(data.size, eigenvalue_bound(data, n_centers, removed=False))
         if dual is not None:
-            leaves = np.maximum(leaves, _least_left(data, blocks, dual, n_centers, alone))
+            leaves = np.maximum(leaves, _least_left(data, blocks(), dual, n_centers, alone))
         ratios = np.divide(alone, leaves, out=np.full(len(alone), np.inf), where=leaves > 0)
         worst = max(worst, float(ratios.max()) * (1.0 + SAFETY))
     return Monotonicity(worst - 1.0, "certified")

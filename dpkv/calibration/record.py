@@ -17,6 +17,10 @@ CERTIFIED_LABEL = (
     "eps-DP end to end by Theorem A, for replace-one neighbours; the number of records, k and the "
     "domain are public"
 )
+LEAKED_LABEL = (
+    "Theorem A's noise for bounds read from the data: they leak the data, so this is not an "
+    "end-to-end guarantee"
+)
 LEAK = "the bounds were read from the data, which leaks: no release from them is end to end private"
 
 
@@ -55,7 +59,7 @@ class Randomized(_Record):
 
 
 class Certified(_Record):
-    """eps~ and noise by Theorem A. Nothing here depends on the data."""
+    """eps~ and noise by Theorem A. With public bounds nothing here depends on the data."""
 
     eps_tilde: float
     sigma: float
@@ -64,7 +68,7 @@ class Certified(_Record):
     noise_share: float
     """Root-mean-square distance of a noisy center from its record, over the domain's diameter."""
     phi: PotentialBound
-    label: str = CERTIFIED_LABEL
+    label: str
 
 
 class Laplace(_Record):

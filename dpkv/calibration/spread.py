@@ -191,19 +191,22 @@ def _enumerate(  # type: ignore[no-untyped-def]
 
 def certified_remaining(
     data: WeightedPoints,
-    blocks: SpatialBlocks,
+    blocks: Callable[[], SpatialBlocks],
     n_centers: int,
     *,
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> LeastRemaining:
-    """Return a lower bound at any size: the better of the dual and the eigenvalues."""
+    """Return a lower bound at any size: the better of the dual and the eigenvalues.
+
+    ``blocks`` gives the points in spatial order; it is asked only where the dual is affordable.
+    """
     if data.size <= n_centers:
         return LeastRemaining(0.0, "certified", 0.0)
     centers, found = good_centers(data, n_centers, rng)
     value = eigenvalue_bound(data, n_centers)
     dual = None
-    if affordable(blocks):
-        dual = dual_bound(data, blocks, centers, found, rng=rng, progress=progress)
+    if affordable(data):
+        dual = dual_bound(data, blocks(), centers, found, rng=rng, progress=progress)
         value = max(value, dual.value)
     return LeastRemaining(min(value, found), "certified", found, dual)

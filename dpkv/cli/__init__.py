@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from dpkv import __version__
+from dpkv.cli.calibrate import calibrate
 from dpkv.cli.seed import seed
 from dpkv.errors import DpkvError
 
@@ -26,6 +27,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("calibrate")(calibrate)
 app.command("seed")(seed)
 
 

@@ -11,6 +11,7 @@ import typer
 from dpkv.errors import DomainError, ParameterError
 
 _MEGABYTE = 1 << 20
+_MOST_COUNTS = 1000
 
 DataFile = Annotated[
     Path,
@@ -61,6 +62,20 @@ def split_columns(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",")]
 
 
+def parse_counts(text: str) -> list[int]:
+    """Return numbers of clusters from "4", "2,4,8", "2..10" or a mixture."""
+    counts: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("..")
+            counts += range(int(first), int(last or first) + 1)
+    except ValueError:
+        counts = []
+    if not counts or len(counts) > _MOST_COUNTS:
+        raise ParameterError("--k", "a number, a list 2,4,8 or a range 2..10", text)
+    return counts
+
+
 def memory_bytes(megabytes: int) -> int:
     """Return the memory limit in bytes."""
     if megabytes < 0:
@@ -85,13 +100,16 @@ def _bounds_file(path: Path) -> Any:
     try:
         bounds = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
-        raise DomainError(
-            f"--bounds must be low,high pairs or a JSON file that can be read. Got {str(path)!r}."
-        ) from None
+        sentence = "--bounds must be low,high pairs or a JSON file that can be read."
+        raise DomainError(f"{sentence} Got {str(path)!r} instead.") from None
+    except RecursionError:
+        raise DomainError(f"--bounds file {path} is nested too deeply.") from None
     except json.JSONDecodeError as error:
         raise DomainError(
             f"--bounds file {path} is not JSON: see its line {error.lineno}."
         ) from None
+    except ValueError:
+        raise DomainError(f"--bounds file {path} holds a number that is too long.") from None
     if not isinstance(bounds, (dict, list)):
         raise DomainError(f"--bounds file {path} must hold an object or a list of pairs.")
     return bounds

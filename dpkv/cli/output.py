@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpkv.errors import UsageError
-from dpkv.workspace import write_atomically
+from dpkv.workspace import private_folder, write_atomically
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dpkv.kernels import Floats
+
+_PICTURES = (".svg", ".png", ".pdf")
 
 
 def note(sentence: str) -> None:
@@ -23,8 +27,13 @@ def note(sentence: str) -> None:
 
 
 def print_json(result: dict[str, Any]) -> None:
-    """Print one JSON object, by plain writes: a console would wrap its lines."""
-    sys.stdout.write(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    """Print one JSON object."""
+    print_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Print by plain writes: a console would wrap the lines, which breaks JSON."""
+    sys.stdout.write(text)
 
 
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -47,6 +56,38 @@ def check_target(path: Path) -> None:
     """Refuse an output path that cannot be a file, before any work is done."""
     if path.is_dir():
         raise UsageError(f"--out must be a file. {path} is a directory: add a file name.")
+
+
+def check_plot_target(path: Path | None) -> None:
+    """Refuse a picture that could not be drawn, before any work is done."""
+    if path is not None and path.suffix.lower() not in _PICTURES:
+        raise UsageError(f"--plot must end in {', '.join(_PICTURES)}. Got {path.name!r} instead.")
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a picture, whole or not at all."""
+    target = path.with_name(f".{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target, format=path.suffix[1:].lower(), dpi=150)
+        target.replace(path)
+    except OSError as error:
+        raise UsageError(f"--plot {path} cannot be written: {error.strerror}.") from None
+
+
+def keep_record(workspace: Path, folder: str, created: str, text: str) -> Path:
+    """Write a record into the workspace; names sort by time, the newest last."""
+    stamp = created.replace(":", "").replace("+0000", "Z")
+    try:
+        home = private_folder(workspace, folder)
+        number = 1 + len(list(home.glob(f"{stamp}-*.json")))
+        path = home / f"{stamp}-{number:03d}.json"
+        write_atomically(path, text)
+    except OSError as error:
+        raise UsageError(
+            f"the workspace {workspace} cannot be written: {error.strerror}."
+        ) from None
+    return path
 
 
 def write_centers(path: Path, columns: Sequence[str], centers: Floats) -> None:

@@ -37,6 +37,11 @@ class ProgressBar:
         if self._bar is not None:
             self._bar.stop()
 
+    def describe(self, label: str, share: float) -> None:
+        """Report what is being done and how much is done."""
+        self._label = label
+        self.update(share)
+
     def update(self, share: float) -> None:
         """Report how much is done."""
         now = time.monotonic()
@@ -44,7 +49,7 @@ class ProgressBar:
             if self._bar is None and now - self._started > _BAR_AFTER:
                 self._start_bar()
             if self._bar is not None:
-                self._bar.update(self._task, completed=share)
+                self._bar.update(self._task, completed=share, description=self._label)
         elif now >= self._next_line:
             print(f"{self._label}: {share:.0%}", file=sys.stderr, flush=True)
             self._next_line = now + _LINE_EVERY

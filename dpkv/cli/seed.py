@@ -10,6 +10,7 @@ import typer
 
 from dpkv.cli import options, output
 from dpkv.cli.progress import ProgressBar
+from dpkv.cli.reading import TableOptions
 
 if TYPE_CHECKING:
     from dpkv.domain import Domain
@@ -50,21 +51,12 @@ def seed(
     Example:  dpkv seed patients.csv --k 5 --repeat 10 --lloyd --bounds=-10,10
     """
     from dpkv.seeding import check_trials, run_trials
-    from dpkv.tables import open_table, prepare
 
     random_seed = secrets.randbits(32) if random_seed is None else random_seed
     check_trials(algorithm, k, repeat, random_seed)
     output.check_target(out)
-    source = open_table(data, columns=options.split_columns(columns), header=header)
-    with ProgressBar(f"reading {data.name}") as bar:
-        prepared = prepare(
-            source,
-            bounds=None if bounds is None else options.parse_bounds(bounds),
-            scaled=scale,
-            invalid=invalid,
-            memory_limit=options.memory_bytes(memory_limit),
-            progress=bar.update,
-        )
+    table = TableOptions(data, columns, header, bounds, scale, invalid, memory_limit)
+    prepared = table.read()
     with ProgressBar(f"seeding {k} centres") as bar:
         trials = run_trials(
             prepared.working,

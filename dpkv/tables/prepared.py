@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpkv.domain import Bounds, Domain
+from dpkv.domain import Bounds, Domain, data_domain
 from dpkv.errors import DomainError, ParameterError
 from dpkv.kernels import Floats
 from dpkv.tables.store import MEMORY_LIMIT, map_rows
@@ -32,12 +32,16 @@ def prepare(
     *,
     bounds: Bounds | Domain | None = None,
     scaled: bool = True,
+    data_bounds: bool = False,
     invalid: str = "refuse",
     memory_limit: int = MEMORY_LIMIT,
     workspace: str | Path = ".dpkv",
     progress: Progress | None = None,
 ) -> Prepared:
-    """Read a source and bring its records into the domain, if there are bounds.
+    """Read a source and bring its records into the domain, if there is one.
+
+    Without ``bounds``, ``data_bounds`` takes the box around the data, whose source says that it
+    leaks them.
 
     ``invalid`` says what happens to rows with NaN, infinity or a number beyond ±2^53: "refuse" the
     table, or map each such row to the "center" of the domain, a fixed rule that reveals nothing.
@@ -52,6 +56,8 @@ def prepare(
     table = load(
         source, fill=fill, memory_limit=memory_limit, workspace=workspace, progress=progress
     )
+    if domain is None and data_bounds:
+        domain = data_domain(table.values, scaled=scaled)
     if domain is None:
         return Prepared(table, None, table.values)
     mapped = table.mapped_file is not None

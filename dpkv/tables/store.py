@@ -146,9 +146,10 @@ def _mapped(path: Path, rows: int, width: int) -> Float64s:
 def map_rows(
     values: Floats, function: Callable[[Floats], Floats], *, mapped: bool, workspace: str | Path
 ) -> Floats:
-    """Apply a row-wise function: in place in memory, else into a nameless mapped file."""
-    target = values
-    if mapped:
+    """Apply a row-wise function: into memory, or into a nameless mapped file."""
+    if not mapped:
+        target = np.empty_like(values)
+    else:
         with tempfile.TemporaryFile(dir=private_folder(Path(workspace), "tables")) as file:
             os.truncate(file.fileno(), values.nbytes)
             target = np.asarray(np.memmap(file, values.dtype, mode="r+", shape=values.shape))

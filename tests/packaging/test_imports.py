@@ -14,6 +14,7 @@ HEAVY = ("numba", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "opendp",
 
 PUBLIC = [
     "Box",
+    "Calibration",
     "Domain",
     "DomainError",
     "DpkvError",
@@ -24,6 +25,7 @@ PUBLIC = [
     "UsageError",
     "__version__",
     "assign",
+    "calibrate",
     "estimate_optimum",
     "expected_potential_bound",
     "forgy",

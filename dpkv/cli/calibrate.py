@@ -1,0 +1,157 @@
+"""``dpkv calibrate``: how much noise each calibration needs, for every k of interest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpkv.cli import options, output
+from dpkv.cli.progress import ProgressBar
+from dpkv.cli.reading import TableOptions
+
+if TYPE_CHECKING:
+    from dpkv.calibration import Calibration
+    from dpkv.calibration.record import Row
+
+WORKSPACE = Path(".dpkv")
+_END_TO_END = "eps-DP end to end, whatever the data"
+_LEAKED = "not end to end here, the bounds were read from the data"
+_BY_RANDOM_SEARCH = ("spread*", "monot.*", "eps~*")
+
+
+def calibrate(
+    data: options.DataFile,
+    eps: Annotated[
+        float, typer.Option(help="Privacy parameter of a whole release.", show_default=False)
+    ],
+    k: Annotated[
+        str, typer.Option("--k", help="Numbers of centres: 4, or 2,4,8, or 2..10.")
+    ] = "2..10",
+    gamma: Annotated[
+        float, typer.Option(help="Smoothing of the certified calibration; public.")
+    ] = 0.1,
+    method: Annotated[
+        str, typer.Option(help="Spread and monotonicity: auto, exact, certified or randomized.")
+    ] = "auto",
+    n_est: Annotated[int, typer.Option(help="Draws of the paper's random estimates.")] = 5000,
+    radius_convention: Annotated[
+        str, typer.Option(help="R of the published formula: diameter (sound) or radius.")
+    ] = "diameter",
+    seed: Annotated[int, typer.Option(help="Seed of the random searches.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw sigma against k to this file: .svg, .png or .pdf.")
+    ] = None,
+    columns: options.Columns = None,
+    header: options.Header = None,
+    bounds: options.BoundsText = None,
+    scale: options.Scale = True,
+    invalid: options.Invalid = "refuse",
+    memory_limit: options.MemoryLimit = 512,
+    as_json: options.AsJson = False,
+) -> None:
+    """Tell how much noise a release of k centres needs, and what it is worth.
+
+    The certified noise (Theorem A) holds end to end and depends on nothing private. The published
+    noise follows the paper's formula: it is conditional on the data. Without --bounds they are read
+    from the data, which leaks them.
+
+    Example:  dpkv calibrate patients.csv --eps 1 --k 2..6 --bounds=-10,10
+    """
+    from dpkv.calibration import Settings, calibrate_working
+    from dpkv.workspace import fingerprint
+
+    settings = Settings(eps, gamma, method, n_est, radius_convention)  # type: ignore[arg-type]
+    counts = options.parse_counts(k)
+    wanted = None if k == "2..10" else counts
+    output.check_plot_target(plot)
+    table = TableOptions(data, columns, header, bounds, scale, invalid, memory_limit)
+    prepared = table.read(data_bounds=True)
+    assert prepared.domain is not None
+    working = prepared.working.astype("float64", copy=False)
+    with ProgressBar("calibrating") as bar:
+        record = calibrate_working(
+            working, prepared.domain, settings, k=wanted, rng=seed, progress=bar.describe
+        )
+    record = record.model_copy(
+        update={
+            "columns": prepared.table.columns,
+            "data_file": str(data.resolve()),
+            "data_fingerprint": fingerprint(
+                prepared.table.values, prepared.table.columns, WORKSPACE
+            ),
+        }
+    )
+    kept = output.keep_record(WORKSPACE, "calibrations", record.created, record.to_json())
+    if plot is not None:
+        _draw(record, plot)
+    if as_json:
+        output.print_text(record.to_json())
+    else:
+        _show(record)
+    for sentence in record.notes:
+        output.note(f"warning: {sentence}.")
+    output.note(f"kept for the curator in {kept}" + ("" if plot is None else f"; drew {plot}"))
+
+
+def _draw(record: Calibration, path: Path) -> None:
+    from dpkv.calibration.plot import sigma_figure
+
+    output.save_figure(sigma_figure(record), path)
+
+
+def _show(record: Calibration) -> None:
+    public = record.domain["source"] != "data"
+    print(
+        f"eps = {record.eps:g}, {record.neighbours} neighbours, {record.n_records} records x "
+        f"{record.n_features} columns, bounds: {record.domain['source']}, coordinates: "
+        f"{record.coordinates}"
+    )
+    print(f"no calibration can have eps~ above {record.eps_tilde_ceiling:.2f} here\n")
+    output.print_table(
+        f"certified noise (Theorem A): {_END_TO_END if public else _LEAKED}",
+        ["k", "eps~", "sigma", "Laplace sigma_2", "less noise", "centre moves by"],
+        [_certified_cells(row) for row in record.rows],
+    )
+    output.print_table(
+        "published noise: conditional on the data, not an end-to-end guarantee",
+        ["k", "spread", "monotonicity", "eps~", "sigma_1", *_BY_RANDOM_SEARCH],
+        [_published_cells(row) for row in record.rows],
+    )
+    print("e exact, c certified (errs toward privacy), * and r: the paper's random search, which")
+    print("underestimates the spread")
+    print("centre moves by: typical distance of a noisy centre from its record / domain's diameter")
+    for row in record.rows:
+        for sentence in row.notes:
+            print(f"k = {row.k}: {sentence}")
+
+
+def _certified_cells(row: Row) -> list[str]:
+    certified, sigma_2 = row.certified, row.laplace.sigma
+    ratio = sigma_2 / certified.sigma if certified.sigma else 1.0
+    return [
+        str(row.k),
+        f"{certified.eps_tilde:.2f}",
+        f"{certified.sigma:.4g}",
+        f"{sigma_2:.4g}",
+        f"{ratio:.1f}x",
+        f"{certified.noise_share:.1%}",
+    ]
+
+
+def _published_cells(row: Row) -> list[str]:
+    sample = row.randomized
+    careful = [_shown(row.published.eps_tilde), _shown(row.published.sigma)]
+    random = ["-"] * len(_BY_RANDOM_SEARCH)
+    if sample is not None:
+        random = list(map(_shown, (sample.spread, sample.monotonicity, sample.eps_tilde)))
+    figures = [
+        f"{_shown(row.spread)} {row.spread_method[0]}",
+        f"{_shown(row.monotonicity)} {row.monotonicity_method[0]}",
+    ]
+    return [str(row.k), *(figures if sample else ["-", "-"]), *careful, *random]
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"

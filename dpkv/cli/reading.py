@@ -1,0 +1,45 @@
+"""Reading the table of a command, with progress."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpkv.cli import options
+from dpkv.cli.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from dpkv.tables import Prepared
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """The options that say how a table is read, as typed."""
+
+    data: Path
+    columns: str | None
+    header: bool | None
+    bounds: str | None
+    scale: bool
+    invalid: str
+    memory_limit: int
+
+    def read(self, *, data_bounds: bool = False) -> Prepared:
+        """Read the table and bring it into its domain."""
+        from dpkv.tables import open_table, prepare
+
+        memory_limit = options.memory_bytes(self.memory_limit)
+        bounds = None if self.bounds is None else options.parse_bounds(self.bounds)
+        names = options.split_columns(self.columns)
+        source = open_table(self.data, columns=names, header=self.header)
+        with ProgressBar(f"reading {self.data.name}") as bar:
+            return prepare(
+                source,
+                bounds=bounds,
+                scaled=self.scale,
+                data_bounds=data_bounds,
+                invalid=self.invalid,
+                memory_limit=memory_limit,
+                progress=bar.update,
+            )
