@@ -33,7 +33,8 @@ from dpkv.errors import ParameterError
 from dpkv.validation import cluster_count, non_negative, positive_finite, whole_number
 
 DEFAULT_GAMMA = 0.1
-_EXACT = Context(prec=60)
+_DIGITS = 60
+_LARGE = 1000.0  # beyond it rho itself is not worth writing down
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,37 @@ class AmplifiedCertificate:
         return math.nextafter(math.sqrt(2.0) * diam1 / self.eps_tilde * (1.0 + 1e-15), math.inf)
 
 
-def selection_weight(n_records: int, gamma: float) -> Decimal:
+def selection_weight(n_records: int, gamma: float, context: Context) -> Decimal:
     """Return w, the largest selection probability of one record in a round after the first."""
     if math.isinf(gamma):
-        return _EXACT.divide(Decimal(1), Decimal(n_records))
+        return context.divide(Decimal(1), Decimal(n_records))
     smoothing = Decimal(gamma)
-    return _EXACT.divide(1 + smoothing, 1 + smoothing * n_records)
+    above = context.add(Decimal(1), smoothing)
+    return context.divide(above, context.fma(smoothing, Decimal(n_records), Decimal(1)))
 
 
 def exact_cost(eps_tilde: float, n_records: int, n_clusters: int, gamma: float) -> Decimal:
-    """Return eps of Theorem A for rho = exp(eps_tilde), to 50 digits."""
-    surplus = _EXACT.subtract(_EXACT.exp(Decimal(eps_tilde)), Decimal(1))
-    first = _EXACT.ln(1 + _EXACT.divide(surplus, Decimal(n_records)))
-    later = _EXACT.ln(_EXACT.fma(selection_weight(n_records, gamma), surplus, Decimal(1)))
-    return _EXACT.fma(Decimal(n_clusters - 1), later, first)
+    """Return eps of Theorem A for rho = exp(eps_tilde), to 50 significant digits.
+
+    Every operation names its context: Python's default one has 28 digits, and 1 + 1e-300 needs 300.
+    """
+    x = Decimal(eps_tilde)
+    lost = max(0, -x.adjusted()) + Decimal(n_records).adjusted()
+    context = Context(prec=_DIGITS + lost)
+    first = _round_cost(x, context.divide(Decimal(1), Decimal(n_records)), context)
+    later = _round_cost(x, selection_weight(n_records, gamma, context), context)
+    return context.fma(Decimal(n_clusters - 1), later, first)
+
+
+def _round_cost(x: Decimal, weight: Decimal, context: Context) -> Decimal:
+    """Return log(1 + w (e^x - 1)); for a large x as x + log(w + (1 - w) e^-x), without overflow."""
+    if weight == 1:
+        return x
+    if x > _LARGE:
+        rest = context.multiply(context.subtract(Decimal(1), weight), context.exp(-x))
+        return context.add(x, context.ln(context.add(weight, rest)))
+    surplus = context.subtract(context.exp(x), Decimal(1))
+    return context.ln(context.fma(weight, surplus, Decimal(1)))
 
 
 def certify(
@@ -99,7 +117,7 @@ def _largest(eps: float, m: int, k: int, gamma: float) -> float:
     """
     budget = Decimal(eps)
     low = math.nextafter(eps / k, 0.0)
-    high = math.nextafter(_ceiling(eps, m), math.inf)
+    high = _ceiling(eps, m) * (1.0 + 1e-14) + 5e-324  # the ceiling is rounded by some ulps
     while exact_cost(low, m, k, gamma) > budget:  # a subnormal eps, where eps/k was rounded up
         low = math.nextafter(low, 0.0)
     while low < (middle := low + (high - low) / 2.0) < high:
@@ -113,9 +131,11 @@ def _largest(eps: float, m: int, k: int, gamma: float) -> float:
 
 
 def _ceiling(eps: float, n_records: int) -> float:
-    """Return log(1 + m (e^eps - 1)), without overflow for a large eps."""
-    if eps > 500.0:  # noqa: PLR2004 (exp would overflow soon; the difference from eps + log m is nil)
-        return eps + math.log(n_records)
+    """Return log(1 + m (e^eps - 1)), without overflow for a large eps or m."""
+    log_surplus = eps if eps > _LARGE / 2.0 else math.log(math.expm1(eps))
+    log_product = log_surplus + math.log(n_records)
+    if log_product > _LARGE / 2.0:
+        return log_product  # the difference is nil
     return math.log1p(n_records * math.expm1(eps))
 
 

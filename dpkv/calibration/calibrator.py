@@ -284,12 +284,12 @@ class _Job:
                 phi=None,
             )
         sigma = published.sigma_kvariates(self._domain.diam1, careful.value)
-        ratio = published.likelihood_ratio_bound(k, width, fall, math.exp(careful.value))
+        ratio = published.likelihood_ratio_bound(k, width, fall, careful.value)
         return record.Published(
             eps_tilde=careful.value,
             sigma=sigma,
             note=careful.note,
-            likelihood_ratio=ratio,
+            likelihood_ratio=_finite(ratio),
             phi=self._phi(optimum, sigma),
         )
 
@@ -341,7 +341,7 @@ class _Job:
 
     def _phi(self, optimum: float, sigma: float) -> record.PotentialBound:
         m, d = self._working.shape
-        bounds = published.potential_bounds(optimum, m, d, self._domain.diam1, sigma)
+        bounds = published.potential_bounds(optimum, m, d, sigma)
         return record.PotentialBound(printed=bounds.printed, dimension_aware=bounds.dimension_aware)
 
     def _share(self, sigma: float) -> float:

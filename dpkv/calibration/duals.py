@@ -23,13 +23,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import kernels
-from dpkv.calibration.loops import BLOCK, SpatialBlocks, gains
+from dpkv.calibration.loops import BLOCK, LEAF, SpatialBlocks, gains, halved
 from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.kernels import Float64s, Indices
 from dpkv.seeding.nearest import row_chunks
@@ -38,13 +37,16 @@ SAFETY = 1e-9
 """Relative margin taken off every bound: far above the rounding of the sums."""
 
 _SAMPLE = 1500
-_SAMPLE_STEPS = 600
+_SAMPLE_STEPS, _SAMPLE_PATIENCE = 1500, 20
+_MOMENTUM = 0.8
+_BATCH = 32
 _COARSE, _FINE = 1e-2, 1e-3  # relative slack of the largest gain while searching, and at the end
 _PAIR_BUDGET = 6e10  # pairs of numbers compared: some seconds
-_FULL_STEPS = 30
+_FULL_STEPS, _FULL_MOMENTUM = 30, 0.5
 _PATIENCE, _PAYS, _LEAST_AGILITY = 4, 0.01, 0.02
 _CLOSE = 0.98
 _FEW_FEATURES = 3
+_MOST_BOXES = 200_000
 
 Labels = NDArray[np.int32]
 
@@ -69,23 +71,43 @@ class WeightedPoints:
 
 def removed_potential(data: WeightedPoints, centers: Float64s) -> float:
     """Return the potential of all records but the one that adds most to it."""
-    _, distances, total = kernels.assign_nearest(data.points, centers, data.weights)
-    return max(0.0, total - float(distances.max()))
+    distances = kernels.assign_nearest(data.points, centers)[1]
+    weights = data.weights.copy()
+    weights[distances.argmax()] -= 1.0  # left out of the sum: taken off it, an outlier cancels it
+    return float(weights @ distances)
+
+
+def anchored_mean(data: WeightedPoints) -> tuple[Float64s, Float64s]:
+    """Return a record and the mean's offset from it: far from the origin the mean is too coarse."""
+    anchor = np.asarray(data.points[0], dtype=np.float64)
+    total = np.zeros(len(anchor))
+    for rows in row_chunks(data.size):
+        total += data.weights[rows] @ (data.points[rows] - anchor)
+    return anchor, total / data.n_records
+
+
+def squared_from_mean(data: WeightedPoints) -> Float64s:
+    """Return every point's squared distance to the mean of the records."""
+    anchor, mean = anchored_mean(data)
+    result = np.empty(data.size)
+    for rows in row_chunks(data.size):
+        centred = data.points[rows] - anchor - mean
+        result[rows] = np.einsum("ij,ij->i", centred, centred)
+    return result
 
 
 def eigenvalue_bound(data: WeightedPoints, n_centers: int, *, removed: bool = True) -> float:
     """Return the lower bound by eigenvalues, for centers anywhere; ``removed``: less one record."""
     m = data.n_records
-    mean = data.weights @ data.points / m
+    anchor, mean = anchored_mean(data)
     scatter = np.zeros((len(mean), len(mean)))
     for rows in row_chunks(data.size):
-        centred = data.points[rows] - mean
+        centred = data.points[rows] - anchor - mean
         scatter += (centred * data.weights[rows, np.newaxis]).T @ centred
     eigenvalues = np.linalg.eigvalsh(scatter)[::-1].clip(min=0.0)
     bound = float(eigenvalues[n_centers - 1 :].sum())
     if removed:
-        farthest = float(SQUARED_EUCLIDEAN.to_center(data.points, mean).max())
-        bound -= farthest * m / max(m - 1.0, 1.0)
+        bound -= float(squared_from_mean(data).max()) * m / max(m - 1.0, 1.0)
     return max(0.0, bound - SAFETY * float(eigenvalues.sum()))
 
 
@@ -111,16 +133,22 @@ class SampleDual:
 
 
 def ascend(
-    distances: Float64s, weights: Float64s, n_centers: int, target: float, steps: int
+    distances: Float64s,
+    weights: Float64s,
+    n_centers: int,
+    nearest: Float64s,
+    target: float,
+    steps: int,
 ) -> SampleDual:
     """Raise the dual of a small instance by subgradient steps toward ``target``, a known value.
 
-    ``distances[c, a]`` is the squared distance of candidate c to point a. The bound uses the sum of
-    the n largest gains, since the n centers are distinct.
+    ``distances[c, a]`` is the squared distance of candidate c to point a, and ``nearest`` those to
+    the centers of a good solution, where the search starts. The bound uses the sum of the n largest
+    gains, since the n centers are distinct. Steps have Polyak's length along averaged subgradients.
     """
-    nearest_two = np.partition(distances, 1, axis=0)[:2]
-    budgets = nearest_two[1] + 0.5 * float(weights @ nearest_two[1] / weights.sum())
-    best: SampleDual | None = None
+    budgets = nearest * 1.3 + 0.1 * float(nearest.mean())
+    direction = np.zeros(len(weights))
+    best = SampleDual(budgets, np.zeros(len(distances)), -math.inf)
     agility, stalled = 1.0, 0
     for _ in range(steps):
         result = np.empty(len(distances))
@@ -130,26 +158,20 @@ def ascend(
         top = np.argpartition(result, -n_centers)[-n_centers:]
         removed = int(np.argmax(budgets))
         bound = float(weights @ budgets) - float(budgets[removed]) - float(result[top].sum())
-        if best is None or bound > best.bound + 1e-4 * abs(target - best.bound):
-            stalled = 0
-        else:
-            stalled += 1
-        if best is None or bound > best.bound:
-            best = SampleDual(budgets.copy(), result, bound)
-        if stalled >= 20:  # noqa: PLR2004
-            agility, stalled, budgets = agility / 2.0, 0, best.budgets.copy()
-            if agility < 1e-3:  # noqa: PLR2004
-                break
-            continue
+        pays = bound > best.bound + _PAYS * (target - best.bound) if stalled else bound > best.bound
+        stalled = 0 if pays else stalled + 1
+        if bound > best.bound:
+            best = SampleDual(budgets, result, bound)
+        if stalled >= _SAMPLE_PATIENCE:
+            agility, stalled, budgets = agility / 2.0, 0, best.budgets
+            direction[:] = 0.0
         slope = 1.0 - (distances[top] < budgets).sum(axis=0)
-        slope = slope.astype(np.float64)
         slope[removed] -= 1.0 / weights[removed]
-        norm = float(weights @ slope**2)
-        gap = max(target - bound, 1e-6 * abs(target))
-        if norm == 0.0 or target <= bound:
+        direction = _MOMENTUM * direction + (1.0 - _MOMENTUM) * slope
+        norm = float(weights @ direction**2)
+        if agility < _LEAST_AGILITY or norm == 0.0 or target <= bound:
             break
-        budgets = np.maximum(budgets + agility * gap / norm * slope, 0.0)
-    assert best is not None
+        budgets = np.maximum(budgets + agility * (target - bound) / norm * direction, 0.0)
     return best
 
 
@@ -168,9 +190,13 @@ class LargestGain:
     pairs: float
     """How many pairs of numbers were compared."""
 
+    def top(self, count: int) -> Indices:
+        """Return the rows of the largest values, the largest first."""
+        return self.rows[np.argsort(-self.values)[:count]]
+
 
 class _GainSearch:
-    """Branch and bound for the largest g over ranges of blocks, the most promising first."""
+    """Branch and bound for the largest g over ranges of records, the most promising first."""
 
     def __init__(
         self, blocks: SpatialBlocks, budgets: Float64s, slack: float, pair_budget: float
@@ -179,69 +205,71 @@ class _GainSearch:
         self._slack = slack
         self._budgets = blocks.spread_out(budgets)
         self._largest = self._budgets.max(axis=1)
-        self._pairs_left = pair_budget
+        self._pair_budget = pair_budget
         self._dropped = 0.0  # the largest bound of a range that was not looked into
         self._rows: list[Indices] = []
         self._values: list[Float64s] = []
-        self.best = 0.0
-        self.pairs = 0.0
+        self._best = 0.0
+        self._pairs = 0.0
 
-    def run(self) -> LargestGain:
-        frontier = _ranges(self._blocks.n_blocks, 64)
+    def run(self, guesses: Indices) -> LargestGain:
+        place = np.empty(len(self._blocks.order), np.int64)
+        place[self._blocks.order] = np.arange(len(place))
+        self._look_into(place[guesses])
+        frontier = [(0, len(self._blocks.order))]
         while frontier:
             bounds = self._bounds(frontier)
-            following: list[tuple[int, int]] = []
             order = np.argsort(-bounds)
-            for start in range(0, len(order), 32):
-                promising = [i for i in order[start : start + 32] if self._worth(bounds[i])]
-                leaves = [frontier[i] for i in promising if _is_block(frontier[i])]
-                self._look_into(leaves, max((bounds[i] for i in promising), default=0.0))
-                following += [h for i in promising for h in _halves(*frontier[i])]
+            following: list[tuple[int, int]] = []
+            for start in range(0, len(order), _BATCH):
+                promising = [i for i in order[start : start + _BATCH] if self._worth(bounds[i])]
+                ranges = [frontier[i] for i in promising]
+                leaves = [np.arange(*r) for r in ranges if r[1] - r[0] <= LEAF]
+                self._look_into(np.concatenate([np.empty(0, np.int64), *leaves]))
+                following += [h for r in ranges if r[1] - r[0] > LEAF for h in halved(*r)]
             frontier = following
         rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
         values = np.concatenate(self._values) if self._values else np.empty(0)
-        return LargestGain(max(self.best, self._dropped), rows, values, self.pairs)
+        return LargestGain(max(self._best, self._dropped), rows, values, self._pairs)
 
     def _worth(self, bound: float) -> bool:
-        if bound > self.best * (1.0 + self._slack) and self._pairs_left > 0:
+        if bound > self._best * (1.0 + self._slack) and self._pairs < self._pair_budget:
             return True
         self._dropped = max(self._dropped, float(bound))
         return False
 
     def _bounds(self, ranges: list[tuple[int, int]]) -> Float64s:
-        low = np.stack([self._blocks.lower[a:b].min(axis=0) for a, b in ranges])
-        high = np.stack([self._blocks.upper[a:b].max(axis=0) for a, b in ranges])
+        points = self._blocks.points
+        low = np.stack([points[a:b].min(axis=0) for a, b in ranges])
+        high = np.stack([points[a:b].max(axis=0) for a, b in ranges])
         return self._gains(low, high)
 
-    def _gains(self, low: Float64s, high: Float64s) -> Float64s:
-        spent = float(len(low)) * self._blocks.columns.size
-        self.pairs += spent
-        self._pairs_left -= spent
-        return gains(low, high, self._blocks, self._budgets, self._largest)
+    def _look_into(self, rows: Indices) -> None:
+        """Calculate g of the records at these places of the spatial order."""
+        if len(rows):
+            points = self._blocks.points[rows]
+            self._rows.append(self._blocks.order[rows])
+            self._values.append(self._gains(points, points))
+            self._best = max(self._best, float(self._values[-1].max()))
 
-    def _look_into(self, leaves: list[tuple[int, int]], bound: float) -> None:
-        """Calculate g of every record of the leaves."""
-        if not leaves:
-            return
-        numbers = np.array([block for block, _ in leaves])
-        rows = (numbers[:, np.newaxis] * BLOCK + np.arange(BLOCK)).reshape(-1)
-        real = rows < len(self._blocks.order)
-        points = self._blocks.columns[numbers].transpose(0, 2, 1).reshape(len(rows), -1)[real]
-        if self._pairs_left < len(points) * self._blocks.columns.size:
-            self._dropped = max(self._dropped, bound)
-            return
-        points = np.ascontiguousarray(points)
-        values = self._gains(points, points)
-        self._rows.append(self._blocks.order[rows[real]])
-        self._values.append(values)
-        self.best = max(self.best, float(values.max()))
+    def _gains(self, low: Float64s, high: Float64s) -> Float64s:
+        self._pairs += float(len(low)) * self._blocks.columns.size
+        return gains(low, high, self._blocks, self._budgets, self._largest)
 
 
 def largest_gain(
-    blocks: SpatialBlocks, budgets: Float64s, slack: float, pair_budget: float
+    blocks: SpatialBlocks,
+    budgets: Float64s,
+    guesses: Indices,
+    *,
+    slack: float = _FINE,
+    pair_budget: float = math.inf,
 ) -> LargestGain:
-    """Bound max_c g(c) over all records from above, within ``slack`` of it if the budget allows."""
-    return _GainSearch(blocks, budgets, slack, pair_budget).run()
+    """Bound max_c g(c) over all records from above, within ``slack`` of it if the budget allows.
+
+    ``guesses`` are rows that may have a large g: good ones let whole ranges be dropped early.
+    """
+    return _GainSearch(blocks, budgets, slack, pair_budget).run(guesses)
 
 
 def affordable(data: WeightedPoints) -> bool:
@@ -260,18 +288,26 @@ def largest_gain_anywhere(blocks: SpatialBlocks, budgets: Float64s) -> float:
     in_blocks = blocks.spread_out(budgets)
     largest = in_blocks.max(axis=1)
     low, high = blocks.lower.min(axis=0)[np.newaxis], blocks.upper.max(axis=0)[np.newaxis]
-    best, dropped, pairs = 0.0, 0.0, _PAIR_BUDGET / 4.0
+    best, dropped, pairs, boxes = 0.0, 0.0, _PAIR_BUDGET / 4.0, 0
     while len(low):
         middle = (low + high) / 2.0
         pairs -= 2.0 * len(low) * blocks.columns.size
         best = max(best, float(gains(middle, middle, blocks, in_blocks, largest).max()))
         bounds = gains(low, high, blocks, in_blocks, largest)
-        going_on = bounds > best * (1.0 + _COARSE)
-        if pairs <= 0:
+        going_on = (bounds > best * (1.0 + _COARSE)) & _divisible(low, high)
+        boxes += len(low)
+        if pairs <= 0 or boxes > _MOST_BOXES:
             going_on[:] = False
         dropped = max(dropped, float(bounds[~going_on].max(initial=0.0)))
         low, high = _halved(low[going_on], high[going_on])
     return max(best, dropped)
+
+
+def _divisible(low: Float64s, high: Float64s) -> NDArray[np.bool_]:
+    """Tell which boxes have a float strictly inside their longest side."""
+    rows, longest = np.arange(len(low)), (high - low).argmax(axis=1)
+    middle = (low[rows, longest] + high[rows, longest]) / 2.0
+    return np.asarray((low[rows, longest] < middle) & (middle < high[rows, longest]))
 
 
 def _halved(low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:
@@ -282,20 +318,6 @@ def _halved(low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:
     left, right = high.copy(), low.copy()
     left[rows, longest] = right[rows, longest] = middle
     return np.concatenate([low, right]), np.concatenate([left, high])
-
-
-def _ranges(n_blocks: int, parts: int) -> list[tuple[int, int]]:
-    cuts = np.unique(np.linspace(0, n_blocks, min(parts, n_blocks) + 1).astype(int)).tolist()
-    return list(pairwise(cuts))
-
-
-def _is_block(blocks: tuple[int, int]) -> bool:
-    return blocks[1] - blocks[0] == 1
-
-
-def _halves(start: int, stop: int) -> list[tuple[int, int]]:
-    middle = (start + stop) // 2
-    return [] if stop - start == 1 else [(start, middle), (middle, stop)]
 
 
 # -- the bound ------------------------------------------------------------------------------------
@@ -328,11 +350,14 @@ def dual_bound(
     n = len(centers)
     budgets = _carried_over(data, centers, rng)
     labels = kernels.assign_nearest(data.points, centers)[0]
+    guesses = _medoids(data, centers)
     pairs_left, agility, stalled = _PAIR_BUDGET, 0.5, 0
+    direction = np.zeros(data.size)
     best = DualBound(0.0, budgets, math.inf)
     for step in range(_FULL_STEPS):
-        found = largest_gain(blocks, budgets, _COARSE, pairs_left)
+        found = largest_gain(blocks, budgets, guesses, slack=_COARSE, pair_budget=pairs_left)
         pairs_left -= found.pairs
+        guesses = found.top(_BATCH)
         value = _certified(data, budgets, n, found.upper)
         stalled = 0 if value > best.value + _PAYS * (upper - best.value) else stalled + 1
         if value > best.value:
@@ -341,14 +366,21 @@ def dual_bound(
             progress((step + 1) / _FULL_STEPS)
         if stalled >= _PATIENCE:
             agility, stalled, budgets = agility / 2.0, 0, best.budgets
+            direction[:] = 0.0
         slope = _slope(data, budgets, found, labels, n)
-        norm = float(data.weights @ slope**2)
+        direction = _FULL_MOMENTUM * direction + (1.0 - _FULL_MOMENTUM) * slope
+        norm = float(data.weights @ direction**2)
         if agility < _LEAST_AGILITY or pairs_left <= 0 or value >= upper or norm == 0.0:
             break
-        budgets = np.maximum(budgets + agility * (upper - value) / norm * slope, 0.0)
-    found = largest_gain(blocks, best.budgets, _FINE, _PAIR_BUDGET / 4.0)
+        budgets = np.maximum(budgets + agility * (upper - value) / norm * direction, 0.0)
+    found = largest_gain(blocks, best.budgets, guesses, pair_budget=_PAIR_BUDGET / 4.0)
     value = _certified(data, best.budgets, n, found.upper)
     return max(best, DualBound(value, best.budgets, found.upper), key=lambda bound: bound.value)
+
+
+def _medoids(data: WeightedPoints, centers: Float64s) -> Indices:
+    """Return the rows of the given records."""
+    return np.array([int(SQUARED_EUCLIDEAN.to_center(data.points, c).argmin()) for c in centers])
 
 
 def _certified(data: WeightedPoints, budgets: Float64s, n: int, gain: float) -> float:
@@ -373,7 +405,8 @@ def _carried_over(data: WeightedPoints, centers: Float64s, rng: np.random.Genera
     candidates = np.concatenate([sample, centers])
     distances = np.stack([SQUARED_EUCLIDEAN.to_center(sample, c) for c in candidates])
     target = float(weights @ nearest[rows]) - float(nearest.max())
-    budgets = ascend(distances, weights, len(centers), max(target, 0.0), _SAMPLE_STEPS).budgets
+    start = nearest[rows]
+    budgets = ascend(distances, weights, len(centers), start, target, _SAMPLE_STEPS).budgets
     closest = kernels.assign_nearest(data.points, sample)[0]
     return np.maximum(nearest + (budgets - nearest[rows])[closest], 0.0)
 

@@ -15,6 +15,8 @@ from dpkv import kernels
 from dpkv.kernels import Float64s, Indices
 
 BLOCK = 128
+LEAF = 8
+"""Records in the smallest range of the spatial order that has a box of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +25,8 @@ class SpatialBlocks:
 
     order: Indices
     """The original row of each point, in spatial order."""
+    points: Float64s
+    """The points in spatial order."""
     columns: Float64s
     """(blocks, features, BLOCK); the last block is padded with points of weight 0."""
     weights: Float64s
@@ -47,21 +51,27 @@ class SpatialBlocks:
         return padded.reshape(self.n_blocks, BLOCK)
 
 
+def halved(start: int, stop: int) -> list[tuple[int, int]]:
+    """Cut a range of the spatial order in two: between blocks, or between leaves inside a block."""
+    unit = BLOCK if stop - start > BLOCK else LEAF
+    middle = start + -(-(stop - start) // unit) // 2 * unit
+    return [(start, middle), (middle, stop)]
+
+
 def spatial_blocks(points: Float64s, weights: Float64s) -> SpatialBlocks:
     """Order points by repeated halving along the widest column, and cut them into blocks."""
     order = np.arange(len(points))
     waiting = [(0, len(points))]
     while waiting:
         start, stop = waiting.pop()
-        n_blocks = -(-(stop - start) // BLOCK)
-        if n_blocks <= 1:
+        if stop - start <= LEAF:
             continue
         part = order[start:stop]
         values = points[part]
         widest = int(np.argmax(np.ptp(values, axis=0)))
-        cut = (n_blocks // 2) * BLOCK
-        order[start:stop] = part[np.argpartition(values[:, widest], cut)]
-        waiting += [(start, start + cut), (start + cut, stop)]
+        halves = halved(start, stop)
+        order[start:stop] = part[np.argpartition(values[:, widest], halves[1][0] - start)]
+        waiting += halves
     n_blocks = -(-len(points) // BLOCK)
     padding = n_blocks * BLOCK - len(points)
     rows = np.concatenate([order, np.full(padding, order[-1])])
@@ -69,7 +79,8 @@ def spatial_blocks(points: Float64s, weights: Float64s) -> SpatialBlocks:
         points[rows].reshape(n_blocks, BLOCK, points.shape[1]).transpose(0, 2, 1)
     )
     masses = np.concatenate([weights[order], np.zeros(padding)]).reshape(n_blocks, BLOCK)
-    return SpatialBlocks(order, columns, masses, columns.min(axis=2), columns.max(axis=2))
+    lower, upper = columns.min(axis=2), columns.max(axis=2)
+    return SpatialBlocks(order, points[order], columns, masses, lower, upper)
 
 
 @kernels.compiled

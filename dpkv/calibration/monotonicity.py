@@ -21,6 +21,7 @@ from dpkv.calibration.duals import (
     WeightedPoints,
     eigenvalue_bound,
     largest_gain_anywhere,
+    squared_from_mean,
 )
 from dpkv.calibration.loops import SpatialBlocks, gains
 from dpkv.distortions import SQUARED_EUCLIDEAN
@@ -42,48 +43,59 @@ class Monotonicity:
 def exact_monotonicity(data: WeightedPoints, n_clusters: int) -> Monotonicity:
     """Return the exact maximum over all N and all added points, by looking at every subset.
 
-    For fixed N the best x gains max over sets A of sum_A w (D_N(a) - ||a - mean(A)||^2).
+    For fixed N the best x leaves min over sets A of the records outside A at their distance to N,
+    and those of A at theirs to the mean of A, which is their pairs' squared distances over their
+    number. Only positive numbers are added, so neither outliers nor offsets cancel anything.
     """
-    centred = data.points - data.points.mean(axis=0)
+    distances = np.stack([SQUARED_EUCLIDEAN.to_center(data.points, p) for p in data.points])
     largest = 1.0
     for size in range(1, min(n_clusters, data.size)):
         for chosen in combinations(range(data.size), size):
-            near = np.stack([SQUARED_EUCLIDEAN.to_center(centred, centred[c]) for c in chosen])
-            distances = near.min(axis=0)
-            outside = np.flatnonzero(distances > 0)
+            near = distances[list(chosen)].min(axis=0)
+            outside = np.flatnonzero(near > 0)
             if not outside.size:
                 continue
-            potential = float(data.weights @ distances)
-            gain = _best_gain(centred[outside], data.weights[outside], distances[outside])
-            left = potential - gain
-            largest = max(largest, potential / left if left > SAFETY * potential else math.inf)
+            potential = float(data.weights @ near)
+            between = distances[np.ix_(outside, outside)]
+            left = _least_left_by_subset(between, data.weights[outside], near[outside])
+            largest = max(largest, potential / left if left > 0 else math.inf)
     return Monotonicity(largest - 1.0, "exact")
 
 
 @kernels.compiled
-def _best_gain(points, weights, distances):  # type: ignore[no-untyped-def]
-    """Return the largest gain over all subsets, in Gray-code order: one record a step."""
-    n_points, features = points.shape
-    sums = np.zeros(features)
-    mass = squares = budget = best = 0.0
-    inside = np.zeros(n_points, np.bool_)
-    for step in range(1, 1 << n_points):
-        changed = 0
-        while not (step >> changed) & 1:
-            changed += 1
-        sign = -1.0 if inside[changed] else 1.0
-        inside[changed] = not inside[changed]
-        weight = sign * weights[changed]
-        mass += weight
-        budget += weight * distances[changed]
-        norm = 0.0
-        for f in range(features):
-            sums[f] += weight * points[changed, f]
-            squares += weight * points[changed, f] * points[changed, f]
-            norm += sums[f] * sums[f]
-        if mass > 0.5:  # noqa: PLR2004 (weights are whole numbers; rounding may leave crumbs)
-            best = max(best, budget - (squares - norm / mass))
-    return best
+def _least_left_by_subset(between, weights, near):  # type: ignore[no-untyped-def]
+    """Return min over subsets A of sum_{not A} w near + sum_{pairs of A} w w' between / w(A).
+
+    Points join A or stay out in turn, depth first; a branch that already leaves more is given up.
+    """
+    n_points = len(weights)
+    least = (weights * near).sum()
+    joined = np.zeros(n_points, np.bool_)
+    mass, pairs, rest = np.zeros(n_points + 1), np.zeros(n_points + 1), np.zeros(n_points + 1)
+    to_try = np.full(n_points, 2)  # 2: join, 1: stay out, 0: done
+    depth = 0
+    while depth >= 0:
+        inside = pairs[depth] / mass[depth] if mass[depth] > 0.0 else 0.0
+        worse = rest[depth] + inside > least
+        if depth == n_points and not worse:
+            least = rest[depth] + inside
+        if depth == n_points or worse or to_try[depth] == 0:
+            if depth < n_points:
+                to_try[depth] = 2
+            depth -= 1
+            continue
+        joined[depth] = to_try[depth] == 2  # noqa: PLR2004
+        to_try[depth] -= 1
+        mass[depth + 1], pairs[depth + 1], rest[depth + 1] = mass[depth], pairs[depth], rest[depth]
+        if joined[depth]:
+            mass[depth + 1] += weights[depth]
+            for other in range(depth):
+                if joined[other]:
+                    pairs[depth + 1] += weights[depth] * weights[other] * between[depth, other]
+        else:
+            rest[depth + 1] += weights[depth] * near[depth]
+        depth += 1
+    return least
 
 
 def certified_monotonicity(
@@ -116,8 +128,7 @@ def certified_monotonicity(
 
 def _alone(data: WeightedPoints) -> Float64s:
     """Return phi({c}) = phi(mean) + m ||c - mean||^2 for every point c."""
-    mean = data.weights @ data.points / data.n_records
-    squared = SQUARED_EUCLIDEAN.to_center(data.points, mean)
+    squared = squared_from_mean(data)
     return np.asarray(float(data.weights @ squared) + data.n_records * squared)
 
 

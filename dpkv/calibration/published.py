@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 LABEL = "as published: conditional on the data, not an end-to-end guarantee"
 LAPLACE_IS_BETTER = "Laplace mechanism is better here"
+_LARGEST_LOG = 709.0  # of a float, rounded down
 
 
-def permutation_factor(n_clusters: int) -> float:
-    """Return f(k) = 4^(2k - 4), the paper's price of reordering k picks."""
-    return 4.0 ** (2 * n_clusters - 4)
+def log_permutation_factor(n_clusters: int) -> float:
+    """Return the logarithm of f(k) = 4^(2k - 4), the paper's price of reordering k picks."""
+    return (2 * n_clusters - 4) * math.log(4.0)
 
 
 @dataclass(frozen=True)
@@ -43,25 +44,32 @@ def published_eps_tilde(
         return PublishedEpsilon(
             None, f"eps~ undefined (e^eps <= (1+dw)^(k-1)): {LAPLACE_IS_BETTER}"
         )
-    log_left = eps + math.log1p(-math.exp(log_spent - eps))
-    log_price = (
-        math.log(permutation_factor(n_clusters))
-        + math.log(spread)
-        + rounds * math.log1p(monotonicity)
-    )
-    value = log_left - log_price
+    log_left = eps + math.log(-math.expm1(log_spent - eps))
+    value = log_left - _log_price(n_clusters, spread, monotonicity)
     note = LAPLACE_IS_BETTER if value <= eps / n_clusters else ""
     return PublishedEpsilon(value, note)
 
 
+def _log_price(n_clusters: int, spread: float, monotonicity: float) -> float:
+    """Return log(f(k) dw (1+ds)^(k-1))."""
+    falls = (n_clusters - 1) * math.log1p(monotonicity)
+    return log_permutation_factor(n_clusters) + math.log(spread) + falls
+
+
 def likelihood_ratio_bound(
-    n_clusters: int, spread: float, monotonicity: float, density_ratio: float
+    n_clusters: int, spread: float, monotonicity: float, log_density_ratio: float
 ) -> float:
-    """Return (1+dw)^(k-1) + f(k) dw (1+ds)^(k-1) rho(R), the bound of `thmdp`."""
-    rounds = n_clusters - 1
-    kept = (1.0 + spread) ** rounds
-    changed = permutation_factor(n_clusters) * spread * (1.0 + monotonicity) ** rounds
-    return kept + changed * density_ratio
+    """Return (1+dw)^(k-1) + f(k) dw (1+ds)^(k-1) rho(R), the bound of `thmdp`.
+
+    rho(R) is given by its logarithm; the result is infinite where it exceeds every float.
+    """
+    kept = (n_clusters - 1) * math.log1p(spread)
+    changed = _log_price(n_clusters, spread, monotonicity) + log_density_ratio
+    return _exp(kept) + _exp(changed)
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < _LARGEST_LOG else math.inf
 
 
 def sigma_kvariates(diam1: float, eps_tilde: float) -> float:
@@ -85,12 +93,11 @@ class PotentialBounds:
 
 
 def potential_bounds(
-    optimum: float, n_records: int, n_features: int, diam1: float, sigma: float
+    optimum: float, n_records: int, n_features: int, sigma: float
 ) -> PotentialBounds:
     """Return Phi_1 (or Phi_2, for the Laplace mechanism's sigma) in both readings."""
-    radius = diam1 / 2.0
-    parameter = 2.0 * math.sqrt(2.0) * radius / sigma if sigma > 0 else math.inf  # eps~ or eps/k
-    printed = 8.0 * (optimum + n_records * (radius / parameter) ** 2)
+    # printed: R over eps~ (or over eps/k) is sigma / (2 sqrt(2))
+    printed = 8.0 * (optimum + n_records * (sigma / (2.0 * math.sqrt(2.0))) ** 2)
     return PotentialBounds(printed, 8.0 * optimum + 2.0 * n_records * n_features * sigma**2)
 
 
@@ -128,8 +135,7 @@ def sublinear_regime(
             + 2.0 * eps_tilde
             - math.log(n_records)
         )
-        second = math.exp(log_second) if log_second < 700.0 else math.inf  # noqa: PLR2004
-        value = 4.0 / n_records ** (0.25 + 1.0 / (n_features + 1)) + second
+        value = 4.0 / n_records ** (0.25 + 1.0 / (n_features + 1)) + _exp(log_second)
         value = value if math.isfinite(value) else None
     return SublinearRegime(
         largest, n_clusters <= largest, value, density_ratio, failure_probability

@@ -27,6 +27,7 @@ from dpkv.calibration.duals import (
     dual_bound,
     eigenvalue_bound,
     removed_potential,
+    squared_from_mean,
 )
 from dpkv.calibration.loops import SpatialBlocks
 from dpkv.distortions import SQUARED_EUCLIDEAN
@@ -38,6 +39,7 @@ from dpkv.seeding.potentials import lloyd
 EXACT_POINTS = 600
 """Distinct points up to which branch and bound is tried."""
 _EXACT_NODES = 3_000_000
+_ROUNDING = 1e-12  # of sums over EXACT_POINTS points
 _RESTARTS = 10
 _SEARCHED = 30_000
 
@@ -110,27 +112,27 @@ def _exact_single(data: WeightedPoints) -> float:
     the mean can win, and they are tried from the mean outwards until no other can.
     """
     m = data.n_records
-    mean = data.weights @ data.points / m
-    squared = SQUARED_EUCLIDEAN.to_center(data.points, mean)
+    squared = squared_from_mean(data)
     around_mean = float(data.weights @ squared)
     radius = math.sqrt(float(squared.max()))
     least = math.inf
     for row in np.argsort(squared):
         alone = around_mean + m * squared[row]
-        if alone - (radius + math.sqrt(squared[row])) ** 2 >= least:
+        if alone * (1.0 - SAFETY) - (radius + math.sqrt(squared[row])) ** 2 >= least:
             break
-        farthest = float(SQUARED_EUCLIDEAN.to_center(data.points, data.points[row]).max())
-        least = min(least, alone - farthest)
-    return max(0.0, least)
+        least = min(least, removed_potential(data, data.points[[row]]))
+    return least
 
 
 def _branch_and_bound(data: WeightedPoints, n_centers: int) -> float:
     """Enumerate the sets that the dual does not rule out."""
     distances = np.stack([SQUARED_EUCLIDEAN.to_center(data.points, p) for p in data.points])
-    _, least = good_centers(data, n_centers, np.random.default_rng(0))
-    dual = ascend(distances, data.weights, n_centers, least, 3000)
+    centers, least = good_centers(data, n_centers, np.random.default_rng(0))
+    nearest = np.asarray(kernels.assign_nearest(data.points, centers)[1], dtype=np.float64)
+    dual = ascend(distances, data.weights, n_centers, nearest, least, 3000)
     order = np.argsort(-dual.gains)
-    base = float(data.weights @ dual.budgets) - float(dual.budgets.max())
+    total = float(data.weights @ dual.budgets)
+    base = total - float(dual.budgets.max()) - _ROUNDING * total
     running = np.concatenate([[0.0], np.cumsum(dual.gains[order])])
     value, nodes = _enumerate(
         np.ascontiguousarray(distances[order]),
@@ -181,11 +183,14 @@ def _enumerate(  # type: ignore[no-untyped-def]
         if depth + 1 < n_centers:
             depth += 1
             continue
-        total = farthest = 0.0
+        total, farthest = 0.0, 0
         for a in range(n_points):
-            total += weights[a] * near[n_centers, a]
-            farthest = max(farthest, near[n_centers, a])
-        least = min(least, total - farthest)
+            if near[n_centers, a] > near[n_centers, farthest]:
+                farthest = a
+        for a in range(n_points):
+            count = weights[a] - 1.0 if a == farthest else weights[a]
+            total += count * near[n_centers, a]
+        least = min(least, total)
     return least, nodes
 
 
