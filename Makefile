@@ -10,7 +10,7 @@ help:
 	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
 	@echo "make test   set up $(VENV), lint, type-check and run every test"
 	@echo "make check  ruff and mypy --strict only"
-	@echo "make bench  seeding speed against scikit-learn, side by side"
+	@echo "make bench  seeding and calibration speed, side by side with scikit-learn and numpy"
 	@echo "make clean  remove $(VENV) and caches"
 
 setup: $(READY)
@@ -25,8 +25,10 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/dpkv seed datasets/clinic_patients.csv --k 5 --algorithm kmeans++ --repeat 10 --lloyd --seed 1 \
-	  --bounds=-10,10 --out .dpkv/demo/centers.csv
+	$(BIN)/dpkv calibrate datasets/clinic_patients.csv --eps 1 --k 2..5 --bounds=-10,10 \
+	  --plot .dpkv/demo/noise.svg
+	$(BIN)/dpkv seed datasets/clinic_patients.csv --k 5 --repeat 10 --lloyd --seed 1 --bounds=-10,10 \
+	  --out .dpkv/demo/centers-not-private.csv
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -38,6 +40,7 @@ test: check
 
 bench: $(READY)
 	$(BIN)/python audits/seeding_speed.py
+	$(BIN)/python audits/calibration_speed.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .dpkv

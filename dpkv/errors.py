@@ -1,6 +1,7 @@
 """Every error dpkv raises on purpose, in one tree.
 
     DpkvError                  exit code 1
+    ├── UserInterruptError     exit code 130: Ctrl-C
     └── UsageError             exit code 2: the caller can mend it
         ├── ParameterError     a parameter is outside its allowed values
         ├── DomainError        bounds that do not describe a domain
@@ -17,6 +18,12 @@ class DpkvError(Exception):
     """Base class of every error raised on purpose."""
 
     exit_code = 1
+
+
+class UserInterruptError(DpkvError):
+    """The person at the terminal pressed Ctrl-C."""
+
+    exit_code = 130
 
 
 class UsageError(DpkvError, ValueError):

@@ -97,8 +97,8 @@ def potential_bounds(
 ) -> PotentialBounds:
     """Return Phi_1 (or Phi_2, for the Laplace mechanism's sigma) in both readings."""
     # printed: R over eps~ (or over eps/k) is sigma / (2 sqrt(2))
-    printed = 8.0 * (optimum + n_records * (sigma / (2.0 * math.sqrt(2.0))) ** 2)
-    return PotentialBounds(printed, 8.0 * optimum + 2.0 * n_records * n_features * sigma**2)
+    printed = 8.0 * (optimum + n_records * sigma * sigma / 8.0)
+    return PotentialBounds(printed, 8.0 * optimum + 2.0 * n_records * n_features * sigma * sigma)
 
 
 @dataclass(frozen=True)

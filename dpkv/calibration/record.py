@@ -25,7 +25,7 @@ LEAK = "the bounds were read from the data, which leaks: no release from them is
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class PotentialBound(_Record):

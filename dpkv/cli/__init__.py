@@ -6,17 +6,19 @@ Exit codes: 0 fine, 1 unexpected, 2 usage, 3 an audit found a violation, 4 budge
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import traceback
-from typing import Annotated, NoReturn
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from dpkv import __version__
 from dpkv.cli.calibrate import calibrate
 from dpkv.cli.seed import seed
-from dpkv.errors import DpkvError
+from dpkv.errors import DpkvError, UserInterruptError
 
 app = typer.Typer(
     name="dpkv",
@@ -27,8 +29,23 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("calibrate")(calibrate)
-app.command("seed")(seed)
+
+
+def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """Turn Ctrl-C into an error of ours; typer would leave without a word."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            raise UserInterruptError("interrupted before it was done.") from None
+
+    return run
+
+
+for _command in (calibrate, seed):
+    app.command(_command.__name__)(_interruptible(_command))
 
 
 def _show_version(wanted: bool) -> None:
@@ -55,8 +72,6 @@ def main() -> NoReturn:
         app()
     except DpkvError as error:
         _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        _fail("interrupted: nothing was written.", 130)
     except MemoryError:
         _fail("not enough memory: lower --memory-limit, so that the table stays on disk.", 1)
     except BrokenPipeError:

@@ -1,0 +1,125 @@
+"""`dpkv calibrate` in a real process."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.run import dpkv, refusal
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENTS = ROOT / "datasets" / "clinic_patients.csv"
+QUICK = ("--method", "randomized", "--n-est", "200")
+
+
+def test_json_keys_and_the_kept_record(tmp_path: Path) -> None:
+    result = dpkv(
+        "calibrate", PATIENTS, "--eps", "1", "--k", "1..4", "--bounds=-10,10", "--json", *QUICK,
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert record["n_records"] == 20000 and record["n_features"] == 2 and record["eps"] == 1.0
+    assert record["domain"]["source"] == "given"
+    assert record["visibility"] == "curator-only" and record["neighbours"] == "replace-one"
+    assert [row["k"] for row in record["rows"]] == [1, 2, 3, 4]
+    row = record["rows"][3]
+    for name in ("spread", "spread_method", "monotonicity"):
+        assert row[name] is not None
+    assert set(row["published"]) >= {"eps_tilde", "sigma"}
+    assert set(row["certified"]) >= {"eps_tilde", "sigma", "gamma"}
+    assert row["certified"]["gamma"] == 0.1
+    assert row["laplace"]["sigma"] == pytest.approx(np.sqrt(2) * 4 * 2.0)  # unit square: diam1 = 2
+    (kept,) = (tmp_path / ".dpkv" / "calibrations").glob("*.json")
+    assert json.loads(kept.read_text(encoding="utf-8")) == record
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / ".dpkv").stat().st_mode) == 0o700
+
+
+def test_bounds_from_the_data_are_called_a_leak_everywhere(tmp_path: Path) -> None:
+    arguments = ("calibrate", PATIENTS, "--eps", "1", "--k", "2", *QUICK)
+    shown = dpkv(*arguments, cwd=tmp_path)
+    assert "warning: the bounds were read from the data, which leaks" in shown.stderr
+    assert "bounds: data" in shown.stdout
+    assert "eps-DP" not in shown.stdout, "nothing covers a run from leaked bounds end to end"
+    record = json.loads(dpkv(*arguments, "--json", cwd=tmp_path).stdout)
+    assert record["domain"]["source"] == "data"
+    assert any("leak" in sentence for sentence in record["notes"])
+    assert "not an end-to-end guarantee" in record["rows"][0]["certified"]["label"]
+
+
+def test_published_noise_is_never_called_private(tmp_path: Path) -> None:
+    result = dpkv(
+        "calibrate", PATIENTS, "--eps", "1", "--k", "2", "--bounds=-10,10", *QUICK, cwd=tmp_path
+    )
+    certified, published = result.stdout.split("published noise")
+    assert "eps-DP end to end" in certified
+    assert published.startswith(": conditional on the data, not an end-to-end guarantee")
+    assert "eps-DP" not in published
+
+
+def test_a_useless_row_says_so(tmp_path: Path) -> None:
+    result = dpkv(
+        "calibrate", PATIENTS, "--eps", "1", "--k", "10", "--bounds=-10,10", *QUICK, cwd=tmp_path
+    )
+    assert "k = 10: Laplace mechanism is better here" in result.stdout
+
+
+def test_the_fingerprint_is_keyed_and_tells_tables_apart(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    other = tmp_path / "other.csv"
+    other.write_text(PATIENTS.read_text(encoding="utf-8").replace("0.4", "0.5", 1), "utf-8")
+
+    def fingerprint(table: Path, cwd: Path) -> str:
+        result = dpkv(
+            "calibrate", table, "--eps", "1", "--k", "2", "--bounds=-10,10", "--json", *QUICK,
+            cwd=cwd,
+        )  # fmt: skip
+        return json.loads(result.stdout)["data_fingerprint"]
+
+    first = fingerprint(PATIENTS, tmp_path / "here")
+    assert fingerprint(PATIENTS, tmp_path / "here") == first
+    assert fingerprint(other, tmp_path / "here") != first
+    assert fingerprint(PATIENTS, tmp_path / "there") != first, "another workspace, another key"
+
+
+def test_the_plot_is_drawn(tmp_path: Path) -> None:
+    result = dpkv(
+        "calibrate", PATIENTS, "--eps", "1", "--k", "2..4", "--bounds=-10,10", "--plot",
+        "noise.svg", *QUICK, cwd=tmp_path,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "noise.svg").read_text(encoding="utf-8").lstrip().startswith("<?xml")
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".dpkv", "noise.svg"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--eps", "0"], "eps must be a finite number greater than 0"),
+        (["--eps", "-1"], "eps must be"),
+        (["--eps", "nan"], "eps must be"),
+        (["--eps", "inf"], "eps must be"),
+        (["--eps", "1", "--k", "two"], "--k must be"),
+        (["--eps", "1", "--k", "5..2"], "--k must be"),
+        (["--eps", "1", "--k", "0"], "k must be a whole number of at least 1"),
+        (["--eps", "1", "--k", "999999"], "k must be at most the number of records"),
+        (["--eps", "1", "--gamma", "0"], "gamma must be greater than 0"),
+        (["--eps", "1", "--gamma", "nan"], "gamma must be"),
+        (["--eps", "1", "--method", "guess"], "method must be one of"),
+        (["--eps", "1", "--n-est", "0"], "n_est must be"),
+        (["--eps", "1", "--radius-convention", "both"], "radius_convention must be one of"),
+        (["--eps", "1", "--plot", "noise.gif"], "--plot must end in"),
+        (["--eps", "1", "--seed", "-1"], "must be a whole number of at least 0"),
+        (["--eps", "1", "--method", "exact", "--k", "3"], "method must be 'certified'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_refusals_write_nothing(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    result = dpkv("calibrate", PATIENTS, "--bounds=-10,10", *arguments, cwd=tmp_path)
+    assert sentence in refusal(result)
+    assert list(tmp_path.iterdir()) == []
