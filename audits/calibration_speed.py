@@ -41,12 +41,12 @@ def numpy_estimates(points: np.ndarray, draws: Draws) -> tuple[float, float]:
     """Return the least remaining potential and the largest fall, as one would write them first."""
     least, largest = np.inf, 1.0
     for centers, removed in zip(draws.centers, draws.removed, strict=True):
-        distances = ((points[:, None, :] - centers[None, :, :]) ** 2).sum(axis=2)
-        nearest = distances[:, :-1].min(axis=1)
+        distances = [((points - center) ** 2).sum(axis=1) for center in centers]
+        nearest = np.min(distances[:-1], axis=0)
         potential = nearest.sum()
         taken = ((centers[:-1] - removed) ** 2).sum(axis=1).min()
         least = min(least, potential - taken)
-        largest = max(largest, potential / np.minimum(nearest, distances[:, -1]).sum())
+        largest = max(largest, potential / np.minimum(nearest, distances[-1]).sum())
     return least, largest - 1.0
 
 

@@ -73,6 +73,8 @@ def exact_cost(eps_tilde: float, n_records: int, n_clusters: int, gamma: float) 
     Every operation names its context: Python's default one has 28 digits, and 1 + 1e-300 needs 300.
     """
     x = Decimal(eps_tilde)
+    if n_records == 1:
+        return x  # k is 1 as well; not a digit to round
     lost = max(0, -x.adjusted()) + Decimal(n_records).adjusted()
     context = Context(prec=_DIGITS + lost)
     first = _round_cost(x, context.divide(Decimal(1), Decimal(n_records)), context)
@@ -82,8 +84,6 @@ def exact_cost(eps_tilde: float, n_records: int, n_clusters: int, gamma: float) 
 
 def _round_cost(x: Decimal, weight: Decimal, context: Context) -> Decimal:
     """Return log(1 + w (e^x - 1)); for a large x as x + log(w + (1 - w) e^-x), without overflow."""
-    if weight == 1:
-        return x
     if x > _LARGE:
         rest = context.multiply(context.subtract(Decimal(1), weight), context.exp(-x))
         return context.add(x, context.ln(context.add(weight, rest)))

@@ -62,8 +62,19 @@ def console_blocks() -> list[tuple[str, str]]:
     return [(command, printed) for command, printed in pairs]
 
 
-def squeezed(text: str) -> list[str]:
-    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+def lines_of(text: str) -> list[list[str]]:
+    """Return the words of every line, without progress and the name of the kept record."""
+    text = re.sub(r"calibrations/[^\s;]+", "calibrations/...", text)
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return [words for words in lines if not re.fullmatch(r".*: \d+%", " ".join(words))]
+
+
+def alike(shown: str, printed: str) -> bool:
+    """Compare words; numbers may differ a little, as other processors round sums differently."""
+    try:
+        return abs(float(shown) - float(printed)) <= 0.05 * abs(float(shown))
+    except ValueError:
+        return shown == printed
 
 
 @pytest.mark.parametrize(("command", "printed"), console_blocks(), ids=lambda text: text[:40])
@@ -73,7 +84,10 @@ def test_the_readme_shows_what_its_commands_print(
     (tmp_path / "datasets").symlink_to(ROOT / "datasets")
     result = dpkv(*shlex.split(command)[1:], cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert squeezed(result.stdout + result.stderr) == squeezed(printed)
+    shown, seen = lines_of(printed), lines_of(result.stdout + result.stderr)
+    assert list(map(len, shown)) == list(map(len, seen)), result.stdout + result.stderr
+    pairs = [pair for line in zip(shown, seen, strict=True) for pair in zip(*line, strict=True)]
+    assert [pair for pair in pairs if not alike(*pair)] == []
 
 
 def test_the_readme_has_commands_to_check() -> None:
