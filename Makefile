@@ -26,9 +26,9 @@ $(READY): pyproject.toml
 
 demo: $(READY)
 	$(BIN)/dpkv calibrate datasets/clinic_patients.csv --eps 1 --k 2..5 --bounds=-10,10 \
-	  --plot .dpkv/demo/noise.svg
+	  --plot build/demo/noise.svg
 	$(BIN)/dpkv seed datasets/clinic_patients.csv --k 5 --repeat 10 --lloyd --seed 1 --bounds=-10,10 \
-	  --out .dpkv/demo/centers-not-private.csv
+	  --out build/demo/centers-not-private.csv
 
 check: $(READY)
 	$(BIN)/ruff check .

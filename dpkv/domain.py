@@ -168,13 +168,13 @@ class Box(Domain):
 
     @property
     def diam1(self) -> float:
-        """L1 diameter: the sum of the widths."""
-        return float(self.widths.sum())
+        """L1 diameter: the sum of the widths, rounded up."""
+        return _upward(float(self.widths.sum()), self.n_features)
 
     @property
     def diam2(self) -> float:
-        """L2 diameter: the length of the diagonal."""
-        return float(np.linalg.norm(self.widths))
+        """L2 diameter: the length of the diagonal, rounded up."""
+        return _upward(float(np.linalg.norm(self.widths)), self.n_features)
 
     @property
     def middle(self) -> Float64s:
@@ -287,7 +287,10 @@ class L1Ball(Domain):
         if not outside.size:
             return values
         clipped = values.astype(np.result_type(values, np.float64))
-        clipped[outside] = self.middle + onto_l1_ball(offsets[outside], self.radius)
+        # What rounding the result may add to its norm is taken off beforehand.
+        margin = float(np.finfo(values.dtype).eps) * (np.abs(self.middle).sum() + self.radius)
+        inner = max(0.0, self.radius - margin)
+        clipped[outside] = self.middle + onto_l1_ball(offsets[outside], inner)
         return clipped.astype(values.dtype, copy=False)
 
     def to_working(self, values: Floats) -> Floats:
@@ -320,6 +323,13 @@ def _rounded(bounds: tuple[float, ...], dtype: np.dtype[Any], toward: float) -> 
     return np.where(outside, np.nextafter(rounded, dtype.type(toward)), rounded)
 
 
+def _upward(length: float, n_terms: int) -> float:
+    """Return a sum of rounded widths, raised by what rounding may have lost; whole numbers stay."""
+    if length == round(length) and length < 2.0**52 / n_terms:
+        return length
+    return length * (1.0 + (n_terms + 3) * np.finfo(np.float64).eps)
+
+
 def _check_source(source: str) -> None:
     if source not in ("given", "private", "data"):
         raise DomainError(f"source must be 'given', 'private' or 'data'. Got {source!r} instead.")
@@ -344,6 +354,8 @@ def _from_mapping(
     source: Source,
     columns: Sequence[str] | None,
 ) -> Domain:
+    if columns is not None and set(columns) <= set(bounds):  # even when called lower and upper
+        return _by_name(bounds, n_features, scaled, source, columns)
     if set(bounds) == {"center", "radius"}:
         center = _numbers("center", bounds["center"])
         radius = _numbers("radius", bounds["radius"])
@@ -364,8 +376,16 @@ def _from_mapping(
     if columns is None:
         raise DomainError("bounds by column name need a table with column names.")
     missing = [name for name in columns if name not in bounds]
-    if missing:
-        raise DomainError("bounds must name every column used. Missing: " + ", ".join(missing))
+    raise DomainError("bounds must name every column used. Missing: " + ", ".join(missing))
+
+
+def _by_name(
+    bounds: Mapping[str, Any],
+    n_features: int,
+    scaled: bool,
+    source: Source,
+    columns: Sequence[str],
+) -> Domain:
     pairs = _numbers("bounds", [bounds[name] for name in columns])
     if pairs.shape != (n_features, 2):  # two plain numbers are not one pair for all
         raise DomainError("bounds by column name must be one low,high pair for each name.")

@@ -260,29 +260,46 @@ def assign_nearest(
 
 
 @compiled
-def _cluster_sums(  # type: ignore[no-untyped-def]
-    points, labels, weights, sums, masses, n_parts, first, last
+def _clusters(  # type: ignore[no-untyped-def]
+    points, centers_by_feature, weights, sums, masses, potentials, n_parts, first, last
 ):
     n_records, features = points.shape
+    n_centers = centers_by_feature.shape[1]
+    reach = np.empty(n_centers, points.dtype)
     for part in range(first, last):
         for i in range(n_records * part // n_parts, n_records * (part + 1) // n_parts):
-            weight = weights[i] if weights.size else 1.0
-            masses[part, labels[i]] += weight
+            reach[:] = 0
             for j in range(features):
-                sums[part, labels[i], j] += weight * points[i, j]
+                coordinate = points[i, j]
+                for c in range(n_centers):
+                    difference = coordinate - centers_by_feature[j, c]
+                    reach[c] += difference * difference
+            best = 0
+            for c in range(1, n_centers):
+                if reach[c] < reach[best]:
+                    best = c
+            weight = weights[i] if weights.size else 1.0
+            potentials[part] += weight * reach[best]
+            masses[part, best] += weight
+            for j in range(features):
+                sums[part, best, j] += weight * points[i, j]
 
 
-def cluster_sums(
-    points: Floats, labels: NDArray[np.int32], n_clusters: int, weights: Float64s | None = None
-) -> tuple[Float64s, Float64s]:
-    """Return the weighted sum of records and the weight of each cluster."""
-    parts = 8  # fixed, so that the sums do not depend on the number of threads
-    sums = np.zeros((parts, n_clusters, points.shape[1]))
-    masses = np.zeros((parts, n_clusters))
-    over_blocks(
-        _cluster_sums, parts, points.size, points, labels, or_empty(weights), sums, masses, parts
-    )
-    return sums.sum(axis=0), masses.sum(axis=0)
+def clusters(
+    points: Floats, centers: Floats, weights: Float64s | None = None
+) -> tuple[Float64s, Float64s, float]:
+    """Return the sum of records and the weight of each cluster, and the potential.
+
+    One pass, and nothing kept for a record: a table on disk stays there.
+    """
+    parts = 16  # fixed, so that the sums do not depend on the number of threads
+    by_feature = np.ascontiguousarray(np.asarray(centers, dtype=points.dtype).T)
+    sums = np.zeros((parts, *by_feature.T.shape))
+    masses, potentials = np.zeros((parts, len(centers))), np.zeros(parts)
+    work = points.size * len(centers)
+    arrays = (points, by_feature, or_empty(weights), sums, masses, potentials)
+    over_blocks(_clusters, parts, work, *arrays, parts)
+    return sums.sum(axis=0), masses.sum(axis=0), float(potentials.sum())
 
 
 # -- extent ---------------------------------------------------------------------------------------

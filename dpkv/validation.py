@@ -95,14 +95,17 @@ def as_records(data: ArrayLike) -> Records:
 
 def _as_matrix(data: ArrayLike) -> Records:
     try:
-        array = np.asarray(data)
+        array = np.ma.filled(data, np.nan) if np.ma.isMaskedArray(data) else np.asarray(data)
         if array.dtype not in (np.float32, np.float64):
             if array.dtype.kind not in "iufbO":
                 raise TypeError
             with np.errstate(over="ignore"):
                 array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise TableError("data must be numeric: drop or encode the other columns.") from None
+        raise TableError(
+            "data must be a dense numeric array without missing values: drop or encode the other "
+            "columns."
+        ) from None
     if array.ndim != 2 or array.shape[1] == 0:  # noqa: PLR2004
         raise TableError(
             f"data must be a matrix with one row a record and at least one column. "

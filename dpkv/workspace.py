@@ -7,10 +7,13 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from dpkv.errors import UsageError
 
 if TYPE_CHECKING:
     from dpkv.kernels import Floats
@@ -22,12 +25,27 @@ _HASHED_ROWS = 1 << 16
 def private_folder(workspace: Path, name: str) -> Path:
     """Return ``workspace/name``, made for the owner alone and hidden from version control."""
     folder = workspace / name
-    workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    ignore = workspace / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
+    workspace.parent.mkdir(parents=True, exist_ok=True)
+    for place in (workspace, folder):
+        with contextlib.suppress(FileExistsError):
+            place.mkdir(mode=0o700)
+        check_private(place)
+    with contextlib.suppress(FileExistsError):  # O_EXCL follows no symbolic link
+        handle = os.open(workspace / ".gitignore", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write("*\n")
     return folder
+
+
+def check_private(folder: Path) -> None:
+    """Refuse a folder that somebody else could have planted, and close one that is open to all."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        raise UsageError(f"{folder} must be a plain folder: remove it, or work elsewhere.")
+    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        raise UsageError(f"{folder} belongs to another user: remove it, or work elsewhere.")
+    if status.st_mode & 0o077:
+        folder.chmod(0o700)
 
 
 def remove_if_empty(workspace: Path, name: str) -> None:

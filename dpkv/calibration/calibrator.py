@@ -53,9 +53,9 @@ class Settings:
     radius_convention: record.Convention = "diameter"
 
     def __post_init__(self) -> None:
-        positive_finite("eps", self.eps)
-        gamma = non_negative("gamma", self.gamma)
-        if gamma == 0.0:
+        object.__setattr__(self, "eps", positive_finite("eps", self.eps))
+        object.__setattr__(self, "gamma", non_negative("gamma", self.gamma))
+        if self.gamma == 0.0:
             raise ParameterError("gamma", "greater than 0", self.gamma)
         one_of("method", self.method, METHODS)
         one_of("radius_convention", self.radius_convention, CONVENTIONS)

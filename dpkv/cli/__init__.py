@@ -7,7 +7,9 @@ Exit codes: 0 fine, 1 unexpected, 2 usage, 3 an audit found a violation, 4 budge
 from __future__ import annotations
 
 import functools
+import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -68,6 +70,12 @@ def options(
 
 def main() -> NoReturn:
     """Run the command line; every error leaves one sentence on stderr and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name may not fit the terminal
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _stop)  # so that half-written files are removed
     try:
         app()
     except DpkvError as error:
@@ -82,8 +90,13 @@ def main() -> NoReturn:
     sys.exit(0)
 
 
+def _stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001
+    sys.exit(128 + number)
+
+
 def _fail(sentence: str, exit_code: int) -> NoReturn:
-    print(f"dpkv: error: {sentence}", file=sys.stderr)
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence)
+    print(f"dpkv: error: {shown}", file=sys.stderr)
     sys.exit(exit_code)
 
 

@@ -15,7 +15,7 @@ _MOST_COUNTS = 1000
 
 DataFile = Annotated[
     Path,
-    typer.Argument(metavar="DATA", help="CSV (also .gz) or Parquet table.", show_default=False),
+    typer.Argument(metavar="DATA", help="A CSV (also .gz) or Parquet table.", readable=False),
 ]
 Columns = Annotated[
     str | None,

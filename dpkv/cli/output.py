@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,10 +53,19 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     console.print(table)
 
 
-def check_target(path: Path) -> None:
-    """Refuse an output path that cannot be a file, before any work is done."""
+def check_target(path: Path, data: Path) -> Path:
+    """Return where the output goes, links followed; refuse a bad place before any work is done."""
+    path = path.resolve()
     if path.is_dir():
         raise UsageError(f"--out must be a file. {path} is a directory: add a file name.")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--out must be an ordinary file. {path} is not.")
+    if path == data.resolve():
+        raise UsageError("--out must not be the table itself: choose another name.")
+    home = next(parent for parent in path.parents if parent.exists())
+    if not os.access(home, os.W_OK):
+        raise UsageError(f"--out must be in a folder that can be written. {home} is not.")
+    return path
 
 
 def check_plot_target(path: Path | None) -> None:

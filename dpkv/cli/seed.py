@@ -54,7 +54,7 @@ def seed(
 
     random_seed = secrets.randbits(32) if random_seed is None else random_seed
     check_trials(algorithm, k, repeat, random_seed)
-    output.check_target(out)
+    target = output.check_target(out, data)
     table = TableOptions(data, columns, header, bounds, scale, invalid, memory_limit)
     prepared = table.read()
     with ProgressBar(f"seeding {k} centres") as bar:
@@ -68,7 +68,7 @@ def seed(
             progress=bar.update,
         )
     centers = prepared.restore(trials.best.centers)
-    output.write_centers(out, prepared.table.columns, centers)
+    output.write_centers(target, prepared.table.columns, centers)
     result = _result(prepared.table, prepared.domain, trials, centers, out)
     if as_json:
         output.print_json(result)

@@ -52,7 +52,11 @@ def _per_column(name: str, scale: Scale, n_features: int) -> Float64s:
 
 
 def _check_scale(name: str, scale: Scale) -> None:
-    for value in np.atleast_1d(np.asarray(scale, dtype=np.float64)):
+    try:
+        scales = np.atleast_1d(np.asarray(scale, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise ParameterError(name, "a number, or one a column", scale) from None
+    for value in scales:
         non_negative_finite(name, float(value))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import SupportsIndex
 
@@ -46,7 +47,7 @@ def potential(
     weight = as_weights("sample_weight", sample_weight, len(records))
     centers = _as_centers(centers, records)
     if isinstance(distortion, SquaredEuclidean):
-        return kernels.assign_nearest(records, centers, weight)[2]
+        return kernels.clusters(records, centers, weight)[2]
     distances = _nearest(records, centers, distortion)[1]
     return float(distances.sum() if weight is None else distances @ weight)
 
@@ -90,28 +91,30 @@ def lloyd(
     sample_weight: ArrayLike | None = None,
     max_iterations: SupportsIndex = 100,
     tolerance: float = 1e-6,
+    progress: Callable[[float], None] | None = None,
 ) -> LloydResult:
     """Move centers to their clusters' means until the potential falls by less than ``tolerance``.
 
     The tolerance is relative. A center that has no record keeps its place. Works in one pass an
-    iteration and one number a record, so memory-mapped tables stay on disk.
+    iteration and keeps nothing for a record, so memory-mapped tables stay on disk.
     """
     records = as_records(data)
     weight = as_weights("sample_weight", sample_weight, len(records))
     most = whole_number("max_iterations", max_iterations, at_least=0)
     tolerance = non_negative_finite("tolerance", tolerance)
     current = _as_centers(centers, records).astype(np.float64)
-    labels, _, phi = kernels.assign_nearest(records, current, weight)
+    sums, masses, phi = kernels.clusters(records, current, weight)
     done = 0
     while done < most:
         done += 1
-        sums, masses = kernels.cluster_sums(records, labels, len(current), weight)
         kept = masses[:, np.newaxis] > 0
         moved = np.divide(sums, masses[:, np.newaxis], out=current.copy(), where=kept)
-        labels, _, fallen = kernels.assign_nearest(records, moved, weight)
+        sums, masses, fallen = kernels.clusters(records, moved, weight)
         if fallen > phi:  # float rounding at the fixed point
             break
         gain, phi, current = phi - fallen, fallen, moved
+        if progress is not None:
+            progress(done / most)
         if gain <= tolerance * phi:
             break
     return LloydResult(current.astype(records.dtype), phi, done)

@@ -87,18 +87,24 @@ def run_trials(
     k, repeat, seed = check_trials(algorithm, n_clusters, repeat, seed)
     records = as_records(data)
     cluster_count(k, len(records), "k")
-    runs = []
-    for done, child in enumerate(np.random.SeedSequence(seed).spawn(repeat), start=1):
-        centers, _ = ALGORITHMS[algorithm](records, k, rng=np.random.default_rng(child))
-        runs.append(_finished(records, centers, lloyd_steps))
+    runs: list[Trial] = []
+
+    def tell(share: float) -> None:
         if progress is not None:
-            progress(done / repeat)
+            progress((len(runs) + share) / repeat)
+
+    for child in np.random.SeedSequence(seed).spawn(repeat):
+        centers, _ = ALGORITHMS[algorithm](records, k, rng=np.random.default_rng(child))
+        runs.append(_finished(records, centers, lloyd_steps, tell))
+        tell(0.0)
     return Trials(algorithm, k, seed, lloyd_steps, tuple(runs))
 
 
-def _finished(records: Floats, centers: Floats, lloyd_steps: bool) -> Trial:
+def _finished(
+    records: Floats, centers: Floats, lloyd_steps: bool, progress: Callable[[float], None]
+) -> Trial:
     at_start = potential(records, centers)
     if not lloyd_steps:
         return Trial(centers, at_start, at_start, 0)
-    end = lloyd(records, centers)
+    end = lloyd(records, centers, progress=progress)
     return Trial(end.centers, at_start, end.potential, end.n_iterations)

@@ -34,6 +34,7 @@ _PEEK_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "nil"})
 _BOM = b"\xef\xbb\xbf"
+_BOOLEANS = (b"True", b"False", b"true", b"false", b"TRUE", b"FALSE")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class CsvSource:
         first = self._first_line()
         self._delimiter = max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", first).count)
         cells = self._cells(first)
+        self._guessed_header = header is None
         self._has_header = _is_header(path, cells) if header is None else header
         self._names = tuple(cells) if self._has_header else default_names(len(cells))
         self.columns = choose_columns(path, self._names, columns)
@@ -168,9 +170,11 @@ class CsvSource:
         self._refuse_binary(block.text)
         rows = self._refuse_ragged(block)
         try:
+            if any(part in block.text for part in _BOOLEANS):
+                raise ValueError  # pandas would take a column of True and False for numbers
             frame = self._read(block.text, np.float64)
         except ValueError:  # pandas' own message would show the cell
-            raise self._explain(block) from None
+            frame = self._explained(block)
         if len(frame) != rows:
             raise self._unreadable(block)
         # pandas gives a view that must not be written to where it can: of one column, say.
@@ -209,21 +213,33 @@ class CsvSource:
             encoding_errors="replace",
         )
 
-    def _explain(self, block: _Block) -> TableError:
-        """Find the columns, or else the cell, that are not numbers."""
+    def _explained(self, block: _Block) -> pd.DataFrame:
+        """Return the numbers if all used cells are some, else raise what is wrong with them."""
         try:
             frame = self._read(block.text, str)
         except ValueError:
-            return self._unreadable(block)
+            raise self._unreadable(block) from None
+        used = frame[self._positions]
+        if all(_is_number(used[position]).all() for position in self._positions):
+            try:
+                return self._read(block.text, np.float64)
+            except ValueError:
+                raise self._unreadable(block) from None
+        raise self._explain(block, used)
+
+    def _explain(self, block: _Block, frame: pd.DataFrame) -> TableError:
+        """Find the columns, or else the cell, that are not numbers."""
         numeric = np.column_stack([_is_number(frame[p]) for p in self._positions])
         ever = [bool(column.any()) for column in numeric.T]
         never = [column for column, ok in zip(self.columns, ever, strict=True) if not ok]
+        if len(never) == len(self.columns) and self._guessed_header:
+            return TableError(
+                f"{self.path}: no column is numeric: encode the columns, or say --no-header if the "
+                "first row is a record."
+            )
         if never:
             return not_numeric(self.path, never, self.columns)
-        wrong = np.argwhere(~numeric)
-        if not len(wrong):  # the parser was stricter than this
-            return self._unreadable(block)
-        row, column = wrong[0]
+        row, column = np.argwhere(~numeric)[0]
         return TableError(
             f"{self.path}, line {self._line_of_row(block, int(row))}, column "
             f'"{self.columns[column]}": not a number. Mend that cell, or leave the column out '

@@ -33,12 +33,20 @@ def choose_columns(
         raise TableError("columns must name at least one column.")
     unknown = [name for name in wanted if name not in available or not name]
     if unknown:
-        raise TableError(
-            f"{path} has no column {quoted(unknown)}: choose from {quoted(available)}."
-        )
+        names = [] if any(map(_is_number, available)) else available  # numbers may be a record
+        advice = f"choose from {quoted(names)}" if names else "check the names, or --header"
+        raise TableError(f"{path} has no column {quoted(unknown)}: {advice}.")
     if len(set(wanted)) < len(wanted):
         raise TableError("columns must not name a column twice.")
     return tuple(wanted)
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def not_numeric(path: Path, columns: Sequence[str], available: Sequence[str]) -> TableError:

@@ -34,6 +34,8 @@ class ParquetSource:
             names = schema.names
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError):
             raise TableError(f"{path} is damaged: it is not a readable Parquet file.") from None
+        index = (schema.pandas_metadata or {}).get("index_columns", [])
+        names = [name for name in names if columns is not None or name not in index]
         self.columns = choose_columns(path, names, columns)
         types = pyarrow.types
         numeric = (types.is_integer, types.is_floating, types.is_decimal)

@@ -10,7 +10,7 @@ from dpkv.domain import Bounds, Domain, data_domain
 from dpkv.errors import DomainError, ParameterError
 from dpkv.kernels import Floats
 from dpkv.tables.store import MEMORY_LIMIT, map_rows
-from dpkv.tables.table import Progress, Source, Table, load, open_table
+from dpkv.tables.table import Progress, Source, Table, cannot_hold, load, open_table
 from dpkv.validation import one_of
 
 
@@ -61,7 +61,10 @@ def prepare(
     if domain is None:
         return Prepared(table, None, table.values)
     mapped = table.mapped_file is not None
-    working = map_rows(table.values, domain.to_working, mapped=mapped, workspace=workspace)
+    try:
+        working = map_rows(table.values, domain.to_working, mapped=mapped, workspace=workspace)
+    except OSError as error:
+        raise cannot_hold(workspace, source.path, error) from None
     return Prepared(table, domain, working)
 
 

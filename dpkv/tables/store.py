@@ -19,12 +19,15 @@ from typing import Any
 
 import numpy as np
 
+from dpkv.errors import TableError
 from dpkv.kernels import Float64s, Floats
-from dpkv.workspace import private_folder, remove_if_empty
+from dpkv.workspace import check_private, private_folder, remove_if_empty, write_atomically
 
 MEMORY_LIMIT = 512 << 20
-"""Bytes of records held in memory before a table goes to a memory-mapped file."""
+"""Bytes that a table may take in memory before it goes to a memory-mapped file."""
 
+_FORMAT = 1  # raised whenever a table may be read differently than before
+_COPIES = 2  # how often the records are in memory at worst: as read, and in working coordinates
 _MAP_ROWS = 1 << 16
 _UNFINISHED = "reading-"
 _ABANDONED_AFTER = 3600.0  # seconds
@@ -56,17 +59,21 @@ class RecordStore:
         self._workspace = workspace
         self._chunks: list[Float64s] = []
         self._file: Any = None
-        self._recipe = recipe
-        key = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:24]
-        self._target = workspace / "tables" / f"{key}.f64"
-        self._fingerprint = _state_of(source)
+        self._source = source
+        self._state = _state_of(source)
+        self._recipe = {"format": _FORMAT, **recipe}
+        self._key = _hashed(self._recipe)
+        # A copy and its note have the file's state in their names, so that no note can describe
+        # another copy, whoever else converts the same table meanwhile.
+        self._target = workspace / "tables" / f"{self._key}-{_hashed(self._state)}.f64"
 
     def earlier_copy(self) -> Kept | None:
         """Return the copy an earlier run made, if the table has not changed since."""
         try:
             note = json.loads(self._target.with_suffix(".json").read_text(encoding="utf-8"))
-            if note["recipe"] != self._recipe or note["state"] != self._fingerprint:
+            if note["recipe"] != self._recipe or note["state"] != self._state:
                 return None
+            check_private(self._target.parent)
             values = _mapped(self._target, note["rows"], self._width)
             return Kept(values, self._target, note["invalid"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -79,7 +86,7 @@ class RecordStore:
             chunk.tofile(self._file)
             return
         self._chunks.append(chunk)
-        if self.n_rows * self._width * 8 > self._limit:
+        if self.n_rows * self._width * 8 * _COPIES > self._limit:
             self._move_to_file()
 
     def _move_to_file(self) -> None:
@@ -94,6 +101,8 @@ class RecordStore:
 
     def finish(self, n_invalid: int) -> Kept:
         """Return all records."""
+        if _state_of(self._source) != self._state:
+            raise TableError(f"{self._source} was changed while it was read: run again.")
         if self._file is None:
             values = self._chunks[0] if len(self._chunks) == 1 else np.concatenate(self._chunks)
             self._chunks.clear()
@@ -101,15 +110,16 @@ class RecordStore:
         self._file.close()
         note = {
             "recipe": self._recipe,
-            "state": self._fingerprint,
+            "state": self._state,
             "rows": self.n_rows,
             "invalid": n_invalid,
         }
-        note_file = self._target.with_suffix(".json")
-        note_file.unlink(missing_ok=True)  # never a note beside a copy that it does not describe
         Path(self._file.name).replace(self._target)
-        note_file.write_text(json.dumps(note), encoding="utf-8")
         self._file = None
+        write_atomically(self._target.with_suffix(".json"), json.dumps(note))
+        for old in self._target.parent.glob(f"{self._key}-*"):
+            if old.stem != self._target.stem:  # copies of the table as it was before
+                old.unlink(missing_ok=True)
         return Kept(_mapped(self._target, self.n_rows, self._width), self._target, n_invalid)
 
     def discard_unfinished(self) -> None:
@@ -131,6 +141,10 @@ def _remove_abandoned(folder: Path) -> None:
                 file.unlink()
 
 
+def _hashed(description: Any) -> str:
+    return hashlib.sha256(json.dumps(description).encode()).hexdigest()[:24]
+
+
 def _state_of(source: Path) -> list[int]:
     status = source.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
@@ -143,6 +157,14 @@ def _mapped(path: Path, rows: int, width: int) -> Float64s:
     return np.asarray(np.memmap(path, np.float64, mode="c", shape=(rows, width)))
 
 
+def _allocate(handle: int, size: int) -> None:
+    """Reserve the space now: a full disk would otherwise kill the process at a later write."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+    else:
+        os.truncate(handle, size)
+
+
 def map_rows(
     values: Floats, function: Callable[[Floats], Floats], *, mapped: bool, workspace: str | Path
 ) -> Floats:
@@ -151,7 +173,7 @@ def map_rows(
         target = np.empty_like(values)
     else:
         with tempfile.TemporaryFile(dir=private_folder(Path(workspace), "tables")) as file:
-            os.truncate(file.fileno(), values.nbytes)
+            _allocate(file.fileno(), values.nbytes)
             target = np.asarray(np.memmap(file, values.dtype, mode="r+", shape=values.shape))
     for start in range(0, len(values), _MAP_ROWS):
         rows = slice(start, start + _MAP_ROWS)

@@ -71,15 +71,24 @@ def open_table(
             raise TableError(f"{path} does not exist: check the path.")
         if not path.is_file():
             raise TableError(f"{path} is not a regular file: save the table to a file first.")
-        with path.open("rb") as file:
-            magic = file.read(4)
-        if not magic:
+        if path.stat().st_size == 0:
             raise TableError(f"{path} is empty: it must hold at least one row.")
-        if magic == b"PAR1":
+        if _is_parquet(path):
             return ParquetSource(path, columns)
         return CsvSource(path, columns, header)
     except OSError as error:
         raise _unreadable(path, error) from None
+
+
+def _is_parquet(path: Path) -> bool:
+    """Tell by the mark at the start and a byte soon after that no text has.
+
+    The mark alone may begin a CSV's header.
+    """
+    with path.open("rb") as file:
+        start = file.read(4096)
+    binary = start == b"PAR1" or b"\0" in start or b"\xff" in start
+    return start.startswith(b"PAR1") and binary
 
 
 def load(
@@ -115,10 +124,7 @@ def load(
             raise TableError(f"{source.path} has no rows: it must hold at least one record.")
         copy = store.finish(n_invalid)
     except OSError as error:
-        raise TableError(
-            f"the workspace {workspace} cannot hold a binary copy of {source.path}: "
-            f"{error.strerror or 'write error'}."
-        ) from None
+        raise cannot_hold(workspace, source.path, error) from None
     finally:
         store.discard_unfinished()
     return Table(copy.values, source.columns, n_invalid, copy.path)
@@ -130,6 +136,12 @@ def _readable(source: Source) -> Iterator[Chunk]:
         yield from source.chunks()
     except OSError as error:
         raise _unreadable(source.path, error) from None
+
+
+def cannot_hold(workspace: str | Path, path: Path, error: OSError) -> TableError:
+    """Return the error of a workspace that has no room for a copy, or may not be written."""
+    reason = error.strerror or "write error"
+    return TableError(f"the workspace {workspace} cannot hold a binary copy of {path}: {reason}.")
 
 
 def _unreadable(path: Path, error: OSError) -> TableError:

@@ -74,7 +74,7 @@ TABLES = {
         f"height,name\n{SECRET},Ann\n{SECRET},Bob\n",
         'table.csv: column "name" is not numeric: choose the others with --columns height',
     ),
-    "no number at all": (f"a,b\nx{SECRET},y\nz,w\n", '"a", "b" are not numeric'),
+    "no number at all": (f"a,b\nx{SECRET},y\nz,w\n", "table.csv: no column is numeric"),
     "NaN": (GOOD + f"{SECRET},nan\n", 'table.csv, line 5, column "weight": empty, NaN or inf'),
     "missing": (GOOD + f"{SECRET},\n", 'table.csv, line 5, column "weight": empty, NaN or inf'),
     "infinity": (GOOD + f"-inf,{SECRET}\n", 'table.csv, line 5, column "height": empty, NaN'),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.run import dpkv
+from support.run import dpkv, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENTS = ROOT / "datasets" / "clinic_patients.csv"
@@ -117,6 +117,69 @@ def test_an_interrupt_leaves_one_sentence_and_no_file(tmp_path: Path) -> None:
     assert out == ""
     assert err.strip().splitlines()[-1] == "dpkv: error: interrupted before it was done."
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stopped_reading_leaves_no_half_written_copy(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys, dpkv.cli, dpkv.tables.store as store\n"
+        "append = store.RecordStore.append\n"
+        "def stopped(self, chunk):\n"
+        "    append(self, chunk)\n"
+        "    assert self._file is not None\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "store.RecordStore.append = stopped\n"
+        f"sys.argv = ['dpkv', 'seed', {str(PATIENTS)!r}, '--k', '2', '--memory-limit', '0']\n"
+        "dpkv.cli.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_table_itself_is_never_overwritten(tmp_path: Path) -> None:
+    table = tmp_path / "points.csv"
+    table.write_text("a,b\n1,2\n3,4\n", encoding="utf-8")
+    (tmp_path / "link.csv").symlink_to(table)
+    for name in ("points.csv", "link.csv"):
+        result = dpkv("seed", "points.csv", "--k", "1", "--out", name, cwd=tmp_path)
+        assert "--out must not be the table itself" in refusal(result)
+    assert table.read_text(encoding="utf-8") == "a,b\n1,2\n3,4\n"
+
+
+def test_a_device_is_no_place_for_centres(tmp_path: Path) -> None:
+    result = dpkv("seed", PATIENTS, "--k", "1", "--out", "/dev/null", cwd=tmp_path)
+    assert "--out must be an ordinary file" in refusal(result)
+
+
+def test_an_output_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real.csv").write_text("old", encoding="utf-8")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    assert dpkv("seed", PATIENTS, "--k", "1", "--out", "link.csv", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text(encoding="utf-8").startswith("east_km")
+
+
+def test_control_characters_in_a_name_stay_off_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,\x1b[31mb\n1,2\n", encoding="utf-8")
+    sentence = refusal(dpkv("seed", "t.csv", "--k", "1", "--columns", "c", cwd=tmp_path))
+    assert "\x1b" not in sentence
+    assert "\\x1b[31mb" in sentence
+
+
+def test_a_name_that_the_terminal_cannot_show(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("größe\n1\n2\n", encoding="utf-8")
+    result = dpkv("seed", "t.csv", "--k", "1", cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_broken_pipe_is_silent(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m dpkv seed {PATIENTS} --k 2 --json | true"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr and "unexpected" not in done.stderr
 
 
 def test_an_unexpected_error_shows_no_message_of_its_own(tmp_path: Path) -> None:

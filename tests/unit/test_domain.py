@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -285,7 +286,7 @@ def test_values_must_have_the_domains_columns(domain, action, shape):
 
 def test_largest_allowed_bounds():
     box = Box((-(2.0**53),), (2.0**53,))
-    assert box.diam1 == 2.0**54
+    assert 2.0**54 <= box.diam1 <= 2.0**54 * (1 + 1e-14)
     assert box.to_working(np.array([[0.0]])).tolist() == [[0.5]]
 
 
@@ -301,3 +302,37 @@ def test_data_domain_of_many_records():
     data = np.zeros((1000, 2))
     data[3, 0], data[997, 0], data[500, 1] = -4.0, 6.0, 1.0
     assert data_domain(data) == Box((-4, 0), (6, 1), source="data")
+
+
+def test_columns_called_lower_and_upper_are_columns():
+    bounds = {"lower": [0, 150], "upper": [0, 250]}  # diastolic and systolic pressure, say
+    box = Domain.bounded(bounds, 2, columns=["lower", "upper"])
+    assert box == Box((0, 0), (150, 250))
+    assert Domain.bounded(bounds, 2, columns=["a", "b"]) == Box((0, 150), (0, 250))
+
+
+def test_diameters_are_rounded_up():
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        lower = rng.normal(size=5)
+        box = Box(tuple(lower), tuple(lower + rng.random(5)), scaled=False)
+        widths = [Fraction(h) - Fraction(low) for low, h in zip(box.lower, box.upper, strict=True)]
+        assert Fraction(box.diam1) >= sum(widths)
+        assert Fraction(box.diam2) ** 2 >= sum(w * w for w in widths)
+        assert box.diam1 <= float(sum(widths)) * (1 + 1e-14)
+
+
+@pytest.mark.parametrize(("dtype", "center"), [(np.float32, 0.3), (np.float64, 1e6)])
+def test_the_l1_ball_holds_what_it_clipped_exactly(dtype, center):
+    ball = L1Ball((center,) * 3, 1.0)
+    values = (center + 3.0 * np.random.default_rng(0).normal(size=(2000, 3))).astype(dtype)
+    for row in ball.clip(values):
+        assert sum(abs(Fraction(float(x)) - Fraction(center)) for x in row) <= 1
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kind": "box", "lower": 3, "upper": [1], "scaled": True, "source": "given"}, {}]
+)
+def test_a_damaged_domain_record_is_a_domain_error(fields):
+    with pytest.raises(DomainError):
+        Domain.from_dict(fields)

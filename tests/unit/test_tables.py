@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import errno
 import gzip
 import os
 import stat
@@ -13,11 +14,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dpkv.domain import Box, L1Ball
-from dpkv.errors import DomainError, ParameterError, TableError
+from dpkv.errors import DomainError, ParameterError, TableError, UsageError
 from dpkv.tables import csvfile, open_table, prepare, read_table
+from dpkv.tables.store import RecordStore
 
 ROWS = [[1.5, -2.0], [0.1, 3e-7], [4.0, 5.0]]
 
@@ -412,9 +415,10 @@ def test_mapped_copy_holds_the_same_numbers(memory_limit):
 
 def test_a_table_of_just_the_limit_stays_in_memory():
     text = numbered(300)
-    assert read(text, memory_limit=300 * 2 * 8).mapped_file is None
+    both_copies = 2 * 300 * 2 * 8  # as read, and in working coordinates
+    assert read(text, memory_limit=both_copies).mapped_file is None
     assert not WORKSPACE.exists()
-    assert read(text, memory_limit=300 * 2 * 8 - 1).mapped_file is not None
+    assert read(text, memory_limit=both_copies - 1).mapped_file is not None
 
 
 def test_mapped_copy_is_for_its_owner_alone():
@@ -532,10 +536,71 @@ def test_abandoned_readings_are_removed_after_an_hour():
 
 def test_a_workspace_that_cannot_be_written_is_named():
     saved("", ".dpkv")  # a file where the folder should be
-    with pytest.raises(
-        TableError, match=r"workspace \.dpkv cannot hold a binary copy of table\.csv"
-    ):
+    with pytest.raises(UsageError, match=r"\.dpkv must be a plain folder"):
         read(numbered(10), memory_limit=0)
+
+
+def test_a_full_disk_is_a_sentence_and_not_a_signal(monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    source = open_table(saved(numbered(10)))
+    with pytest.raises(TableError, match=r"cannot hold a binary copy of .*No space left"):
+        prepare(source, bounds=(0, 1), memory_limit=0)
+
+
+def test_a_table_changed_while_it_is_read_is_refused():
+    path = saved(numbered(10))
+
+    def rewrite(_: float) -> None:
+        saved(numbered(11))
+
+    with pytest.raises(TableError, match="was changed while it was read"):
+        read_table(path, progress=rewrite)
+
+
+def test_a_note_never_describes_the_copy_of_another_state():
+    # Two runs that convert the table before and after a change, their writes interleaved.
+    path = saved("1,1\n2,2\n")
+    early = RecordStore(path, 2, {}, 0, WORKSPACE)
+    early.append(np.array([[1.0, 1.0], [2.0, 2.0]]))
+    saved("9,9\n8,8\n7,7\n")
+    late = RecordStore(path, 2, {}, 0, WORKSPACE)
+    late.append(np.array([[9.0, 9.0], [8.0, 8.0], [7.0, 7.0]]))
+    late.finish(0)
+    with pytest.raises(TableError, match="was changed"):
+        early.finish(0)
+    early.discard_unfinished()
+    again = RecordStore(path, 2, {}, 0, WORKSPACE).earlier_copy()
+    assert again is not None
+    assert again.values.tolist() == [[9.0, 9.0], [8.0, 8.0], [7.0, 7.0]]
+
+
+def test_the_note_beside_a_copy_is_for_its_owner_alone():
+    table = read(numbered(10), memory_limit=0)
+    assert stat.S_IMODE(table.mapped_file.with_suffix(".json").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("text", ["PAR1,PAR2\n1,2\n", "PAR1\n1\n"])
+def test_a_csv_whose_header_begins_like_parquet(text: str):
+    assert read(text).columns[0] == "PAR1"
+
+
+@pytest.mark.parametrize("cells", ["True\nTrue\n", "7.5\nfalse\n"])
+def test_truth_values_are_no_numbers(cells: str):
+    with pytest.raises(TableError, match=r"not a number|not numeric|no column is numeric"):
+        read("a,b\n" + cells.replace("\n", ",1\n"))
+
+
+def test_a_word_that_holds_a_truth_value_in_an_unused_column():
+    assert read("a,b\n1,Falsetto\n2,x\n", columns=["a"]).values.tolist() == [[1.0], [2.0]]
+
+
+def test_the_index_of_a_pandas_frame_is_no_column():
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]})
+    frame[frame.a != 2].to_parquet("frame.parquet")
+    assert read_table("frame.parquet").columns == ("a", "b")
 
 
 def test_a_chosen_workspace():
