@@ -218,28 +218,35 @@ def propose(  # type: ignore[no-untyped-def]
 
 
 @compiled
+def _closest(points, i, centers_by_feature, reach):  # type: ignore[no-untyped-def]
+    """Return the first of the centers nearest to record i; ``reach`` gets all squared distances."""
+    n_centers = centers_by_feature.shape[1]
+    reach[:] = 0
+    for j in range(points.shape[1]):
+        coordinate = points[i, j]
+        for c in range(n_centers):
+            difference = coordinate - centers_by_feature[j, c]
+            reach[c] += difference * difference
+    best = 0
+    for c in range(1, n_centers):
+        if reach[c] < reach[best]:
+            best = c
+    return best
+
+
+@compiled
 def _assign(  # type: ignore[no-untyped-def]
     points, centers_by_feature, weights, labels, distances, sums, first, last
 ):
-    n_records, features = points.shape
-    n_centers = centers_by_feature.shape[1]
-    reach = np.empty(n_centers, points.dtype)
+    n_records = len(points)
+    reach = np.empty(centers_by_feature.shape[1], points.dtype)
     for block in range(first, last):
         total = 0.0
         for i in range(block * BLOCK, min(n_records, (block + 1) * BLOCK)):
-            reach[:] = 0
-            for j in range(features):
-                coordinate = points[i, j]
-                for c in range(n_centers):
-                    difference = coordinate - centers_by_feature[j, c]
-                    reach[c] += difference * difference
-            best = 0
-            for c in range(1, n_centers):
-                if reach[c] < reach[best]:
-                    best = c
+            best = _closest(points, i, centers_by_feature, reach)
             labels[i] = best
             distances[i] = reach[best]
-            total += (weights[i] if weights.size else 1.0) * reach[best]
+            total += (weights[i] if weights.size else 1.0) * distances[i]
         sums[block] = total
 
 
@@ -264,20 +271,10 @@ def _clusters(  # type: ignore[no-untyped-def]
     points, centers_by_feature, weights, sums, masses, potentials, n_parts, first, last
 ):
     n_records, features = points.shape
-    n_centers = centers_by_feature.shape[1]
-    reach = np.empty(n_centers, points.dtype)
+    reach = np.empty(centers_by_feature.shape[1], points.dtype)
     for part in range(first, last):
         for i in range(n_records * part // n_parts, n_records * (part + 1) // n_parts):
-            reach[:] = 0
-            for j in range(features):
-                coordinate = points[i, j]
-                for c in range(n_centers):
-                    difference = coordinate - centers_by_feature[j, c]
-                    reach[c] += difference * difference
-            best = 0
-            for c in range(1, n_centers):
-                if reach[c] < reach[best]:
-                    best = c
+            best = _closest(points, i, centers_by_feature, reach)
             weight = weights[i] if weights.size else 1.0
             potentials[part] += weight * reach[best]
             masses[part, best] += weight

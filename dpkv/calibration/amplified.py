@@ -34,6 +34,7 @@ from dpkv.validation import cluster_count, non_negative, positive_finite, whole_
 
 DEFAULT_GAMMA = 0.1
 _DIGITS = 60
+_UPWARDS = Decimal(10**50 + 1).scaleb(-50, Context(prec=_DIGITS))  # above the rounding of _DIGITS
 _LARGE = 1000.0  # beyond it rho itself is not worth writing down
 
 
@@ -68,7 +69,7 @@ def selection_weight(n_records: int, gamma: float, context: Context) -> Decimal:
 
 
 def exact_cost(eps_tilde: float, n_records: int, n_clusters: int, gamma: float) -> Decimal:
-    """Return eps of Theorem A for rho = exp(eps_tilde), to 50 significant digits.
+    """Return eps of Theorem A for rho = exp(eps_tilde), rounded up in the 50th significant digit.
 
     Every operation names its context: Python's default one has 28 digits, and 1 + 1e-300 needs 300.
     """
@@ -79,7 +80,8 @@ def exact_cost(eps_tilde: float, n_records: int, n_clusters: int, gamma: float) 
     context = Context(prec=_DIGITS + lost)
     first = _round_cost(x, context.divide(Decimal(1), Decimal(n_records)), context)
     later = _round_cost(x, selection_weight(n_records, gamma, context), context)
-    return context.fma(Decimal(n_clusters - 1), later, first)
+    total = context.fma(Decimal(n_clusters - 1), later, first)
+    return context.multiply(total, _UPWARDS)
 
 
 def _round_cost(x: Decimal, weight: Decimal, context: Context) -> Decimal:

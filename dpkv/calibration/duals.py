@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,26 @@ class WeightedPoints:
         """How many records there are."""
         return float(self.weights.sum())
 
+    @cached_property
+    def eigenvalues(self) -> Float64s:
+        """Eigenvalues of the scatter matrix around the mean, the largest first."""
+        anchor, mean = anchored_mean(self)
+        scatter = np.zeros((len(mean), len(mean)))
+        for rows in row_chunks(self.size):
+            centred = self.points[rows] - anchor - mean
+            scatter += (centred * self.weights[rows, np.newaxis]).T @ centred
+        return np.asarray(np.linalg.eigvalsh(scatter)[::-1].clip(min=0.0))
+
+    @cached_property
+    def from_mean(self) -> Float64s:
+        """Every point's squared distance to the mean of the records."""
+        anchor, mean = anchored_mean(self)
+        result = np.empty(self.size)
+        for rows in row_chunks(self.size):
+            centred = self.points[rows] - anchor - mean
+            result[rows] = np.einsum("ij,ij->i", centred, centred)
+        return result
+
 
 def removed_potential(data: WeightedPoints, centers: Float64s) -> float:
     """Return the potential of all records but the one that adds most to it."""
@@ -86,29 +107,13 @@ def anchored_mean(data: WeightedPoints) -> tuple[Float64s, Float64s]:
     return anchor, total / data.n_records
 
 
-def squared_from_mean(data: WeightedPoints) -> Float64s:
-    """Return every point's squared distance to the mean of the records."""
-    anchor, mean = anchored_mean(data)
-    result = np.empty(data.size)
-    for rows in row_chunks(data.size):
-        centred = data.points[rows] - anchor - mean
-        result[rows] = np.einsum("ij,ij->i", centred, centred)
-    return result
-
-
 def eigenvalue_bound(data: WeightedPoints, n_centers: int, *, removed: bool = True) -> float:
     """Return the lower bound by eigenvalues, for centers anywhere; ``removed``: less one record."""
     m = data.n_records
-    anchor, mean = anchored_mean(data)
-    scatter = np.zeros((len(mean), len(mean)))
-    for rows in row_chunks(data.size):
-        centred = data.points[rows] - anchor - mean
-        scatter += (centred * data.weights[rows, np.newaxis]).T @ centred
-    eigenvalues = np.linalg.eigvalsh(scatter)[::-1].clip(min=0.0)
-    bound = float(eigenvalues[n_centers - 1 :].sum())
+    bound = float(data.eigenvalues[n_centers - 1 :].sum())
     if removed:
-        bound -= float(squared_from_mean(data).max()) * m / max(m - 1.0, 1.0)
-    return max(0.0, bound - SAFETY * float(eigenvalues.sum()))
+        bound -= float(data.from_mean.max()) * m / max(m - 1.0, 1.0)
+    return max(0.0, bound - SAFETY * float(data.eigenvalues.sum()))
 
 
 # -- multipliers from a sample --------------------------------------------------------------------

@@ -21,7 +21,6 @@ from dpkv.calibration.duals import (
     WeightedPoints,
     eigenvalue_bound,
     largest_gain_anywhere,
-    squared_from_mean,
 )
 from dpkv.calibration.loops import SpatialBlocks, gains
 from dpkv.distortions import SQUARED_EUCLIDEAN
@@ -128,7 +127,7 @@ def certified_monotonicity(
 
 def _alone(data: WeightedPoints) -> Float64s:
     """Return phi({c}) = phi(mean) + m ||c - mean||^2 for every point c."""
-    squared = squared_from_mean(data)
+    squared = data.from_mean
     return np.asarray(float(data.weights @ squared) + data.n_records * squared)
 
 

@@ -12,6 +12,9 @@ from dpkv.calibration.loops import sampled_potentials
 from dpkv.kernels import Float64s, Indices
 
 DEFAULT_DRAWS = 5000
+_MOST_WORK = 2e10  # numbers compared: some seconds
+_PROMISING = 64
+_TINY = np.finfo(np.float64).tiny
 _CANCELS = 1e-3  # what remains over what is taken away: below it, rounding would show
 CAVEAT = "random search: underestimates the spread, and the monotonicity unless by luck"
 
@@ -57,12 +60,31 @@ def random_neighbourhoods(
     return Draws(points[rows], rng.integers(m, size=n_draws))
 
 
+def _promising(points: Float64s, draws: Draws) -> Draws:
+    """Return the draws worth a look at all records: all of them, unless the table is very large.
+
+    There, potentials on a sample of the records tell which draws may leave least or fall most, and
+    only those are kept. A random search has seen less then, never more.
+    """
+    work = float(points.size) * draws.centers.shape[0] * draws.centers.shape[1]
+    if work <= _MOST_WORK or len(draws.removed) <= 2 * _PROMISING:
+        return draws
+    stride = int(np.ceil(work / _MOST_WORK))
+    before, after = sampled_potentials(np.ascontiguousarray(points[::stride]), draws.centers).T
+    least = np.argpartition(before, _PROMISING)[:_PROMISING]
+    steepest = np.argpartition(after / np.maximum(before, _TINY), _PROMISING)[:_PROMISING]
+    rows = np.union1d(least, steepest)
+    return Draws(draws.centers[rows], draws.removed[rows])
+
+
 def estimate(points: Float64s, draws: Draws) -> RandomizedEstimates:
     """Return the least remaining potential and the largest fall of the potential over the draws.
 
     The fall is phi(N) / phi(N + x) - 1 for a random record x, the paper's stand-in for the mean of
     an N-packed set.
     """
+    n_draws = len(draws.removed)
+    draws = _promising(points, draws)
     potentials = sampled_potentials(points, draws.centers)
     gaps = draws.centers[:, :-1] - points[draws.removed][:, np.newaxis]
     to_removed = np.einsum("ijk,ijk->ij", gaps, gaps).min(axis=1)
@@ -74,4 +96,4 @@ def estimate(points: Float64s, draws: Draws) -> RandomizedEstimates:
     before, after = potentials.T
     falls = np.divide(before, after, out=np.full(len(before), np.inf), where=after > 0)
     falls[before == 0] = 1.0
-    return RandomizedEstimates(float(remaining.min()), float(falls.max()) - 1.0, len(remaining))
+    return RandomizedEstimates(float(remaining.min()), float(falls.max()) - 1.0, n_draws)

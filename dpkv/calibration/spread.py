@@ -27,7 +27,6 @@ from dpkv.calibration.duals import (
     dual_bound,
     eigenvalue_bound,
     removed_potential,
-    squared_from_mean,
 )
 from dpkv.calibration.loops import SpatialBlocks
 from dpkv.distortions import SQUARED_EUCLIDEAN
@@ -70,20 +69,21 @@ def good_centers(
 
     A large table is searched on a sample, which decides nothing but how good the find is.
     """
-    rows = np.arange(data.size)
+    sample = data
     if data.size > _SEARCHED:
         rows = np.sort(rng.choice(data.size, _SEARCHED, replace=False))
-    points, weights = data.points[rows], data.weights[rows]
+        sample = WeightedPoints(data.points[rows], data.weights[rows])
+    points, weights = sample.points, sample.weights
     best, least = points[:n_centers], math.inf
     for _ in range(_RESTARTS):
         seeds, _ = kmeans_plusplus(points, n_centers, sample_weight=weights, rng=rng)
-        means = lloyd(points, seeds, sample_weight=weights).centers
+        means = lloyd(points, seeds, sample_weight=weights, tolerance=1e-3).centers
         nearest = [int(SQUARED_EUCLIDEAN.to_center(points, mean).argmin()) for mean in means]
         for centers in (points[nearest], np.asarray(seeds, dtype=np.float64)):
-            remaining = removed_potential(data, centers)
+            remaining = removed_potential(sample, centers)
             if remaining < least:
                 best, least = centers, remaining
-    return best, least
+    return best, least if sample is data else removed_potential(data, best)
 
 
 def exact_remaining(data: WeightedPoints, n_centers: int) -> LeastRemaining:
@@ -112,7 +112,7 @@ def _exact_single(data: WeightedPoints) -> float:
     the mean can win, and they are tried from the mean outwards until no other can.
     """
     m = data.n_records
-    squared = squared_from_mean(data)
+    squared = data.from_mean
     around_mean = float(data.weights @ squared)
     radius = math.sqrt(float(squared.max()))
     least = math.inf

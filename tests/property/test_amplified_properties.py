@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from support.bruteforce import affordable
 
@@ -23,12 +23,14 @@ def eps_tilde(eps: float, m: int, k: int, gamma: float) -> float:
 
 
 @often
+@example(eps=2.171992918391044e-163, m=2, k=1, gamma=math.inf)  # 2 eps costs eps + eps^2 / 2
 @given(epsilons, record_counts, cluster_counts, gammas)
 def test_never_costs_more_than_eps_and_lies_between_its_bounds(eps, m, k, gamma):
     assume(k <= m)
     certificate = certify(eps, n_records=m, n_clusters=k, gamma=gamma)
     assert affordable(eps, certificate.eps_tilde, m, k, gamma)
-    assert not affordable(eps, math.nextafter(certificate.eps_tilde, math.inf), m, k, gamma)
+    above = math.nextafter(certificate.eps_tilde, math.inf)
+    assert not affordable(eps, above, m, k, gamma, kept_back="1e-45")
     assert certificate.spent <= eps
     assert certificate.eps_tilde >= math.nextafter(eps / k, 0.0)
     assert certificate.eps_tilde <= uniform_pick_ceiling(eps, m) * (1 + 1e-14)

@@ -122,18 +122,21 @@ def packed(points: Points, near: Points) -> bool:
 # -- Theorem A -------------------------------------------------------------------------------------
 
 
-def affordable(eps: float, eps_tilde: float, m: int, k: int, gamma: float) -> bool:
+def affordable(
+    eps: float, eps_tilde: float, m: int, k: int, gamma: float, *, kept_back: str = "0"
+) -> bool:
     """Tell whether (1 + (rho-1)/m) (1 + w (rho-1))^(k-1) <= e^eps for rho = e^eps~.
 
-    In products of 80 digits and more (as many again as a small eps or a large m swallows), with w
-    an exact fraction: nothing of dpkv's logarithms and sums.
+    In products of 80 digits and more (twice as many again as a small eps or a large m swallows,
+    since costs may differ in the square of eps only), with w an exact fraction: nothing of dpkv's
+    logarithms and sums. ``kept_back`` is a share of eps that must be left over.
     """
     w = Fraction(1, m) if math.isinf(gamma) else (1 + Fraction(gamma)) / (1 + Fraction(gamma) * m)
     with localcontext() as context:
         swallowed = max(0, -Decimal(eps_tilde).adjusted()) + len(str(m))
-        context.prec = 80 + swallowed
+        context.prec = 80 + 2 * swallowed
         surplus = Decimal(eps_tilde).exp() - 1
         first = 1 + surplus / m
         later = 1 + surplus * w.numerator / w.denominator
-        rounding = Decimal(10) ** (-60 - swallowed)
-        return first * later ** (k - 1) <= Decimal(eps).exp() * (1 + rounding)
+        budget = Decimal(eps) * (1 - Decimal(kept_back))
+        return first * later ** (k - 1) <= budget.exp()

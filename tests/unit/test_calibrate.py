@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from support.bruteforce import least_remaining, monotonicity
+from support.bruteforce import least_remaining, monotonicity, squared_distances
 from support.data import paper_data
 
 from dpkv import kernels
@@ -159,6 +159,10 @@ def test_the_diameter_is_twice_the_radius(domain):
     assert diameter.rows[0].certified == radius.rows[0].certified
     if domain is not None:
         assert diameter.radius.value == pytest.approx(math.sqrt(2))
+    else:  # of the ball around the data, by Jung at most 2/sqrt(3) of the largest distance
+        working = (POINTS - POINTS.min(axis=0)) / np.ptp(POINTS, axis=0)
+        largest = math.sqrt(squared_distances(working, working).max())
+        assert largest <= diameter.radius.value <= largest * 2 / math.sqrt(3) * (1 + 1e-9)
 
 
 def test_noise_is_in_working_coordinates():

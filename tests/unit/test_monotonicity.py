@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import combinations
 
 import numpy as np
 import pytest
 from support.bruteforce import instances, least_remaining, monotonicity, packed, squared_distances
 
 from dpkv.calibration.calibrator import collapsed
+from dpkv.calibration.duals import DualBound, WeightedPoints, largest_gain_anywhere
 from dpkv.calibration.loops import spatial_blocks
 from dpkv.calibration.monotonicity import (
     EXACT_POINTS,
+    _least_left,
     certified_monotonicity,
     exact_monotonicity,
 )
@@ -129,6 +132,25 @@ def test_certified_is_never_below_the_exact_maximum():
             ratios.append((1 + bound) / (1 + exact))
     print(f"certified over exact, {len(ratios)} instances: median {np.median(ratios):.2f}")
     assert np.median(ratios) < 20  # 1 + ds; coarse on a handful of records
+
+
+@pytest.mark.parametrize("n_centers", [2, 3, 4])
+def test_what_the_dual_leaves_covers_every_neighbourhood(n_centers):
+    # The truth is too far from the bound to check its parts, so they are checked one N at a time:
+    # sum w lambda - sum over N of g - sup g, for the member of N of least phi on its own.
+    rng = np.random.default_rng(n_centers)
+    points, weights = rng.random((12, 2)), rng.integers(1, 4, 12).astype(float)
+    data, budgets = WeightedPoints(points, weights), rng.random(12) * 0.5
+    distances = squared_distances(points, points)
+    gain = np.maximum(budgets - distances, 0.0) @ weights
+    blocks, alone, total = spatial_blocks(points, weights), distances @ weights, weights @ budgets
+    dual = DualBound(0.0, budgets, float(gain.max()))
+    left = _least_left(data, blocks, dual, n_centers, alone)
+    anywhere = largest_gain_anywhere(blocks, budgets)
+    for chosen in combinations(range(12), n_centers - 1):
+        rest = total - gain[list(chosen)].sum()
+        certified_rest = max(0.5 * (rest - gain.max()), rest - anywhere)
+        assert left[min(chosen, key=lambda row: alone[row])] <= certified_rest * (1 + 1e-12) + 1e-12
 
 
 @pytest.mark.parametrize(("d", "most"), [(1, 6.0), (2, 5.0), (3, 5.0), (6, 8.0)])
