@@ -76,10 +76,15 @@ def check_plot_target(path: Path | None) -> None:
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a picture, whole or not at all."""
+    from matplotlib import rc_context
+
+    kind = path.suffix[1:].lower()
     target = path.with_name(f".{path.name}")
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target, format=path.suffix[1:].lower(), dpi=150)
+        with rc_context({"svg.hashsalt": "dpkv"}):  # the same record draws the same file
+            figure.savefig(target, format=kind, dpi=150, metadata=undated)
         target.replace(path)
     except OSError as error:
         raise UsageError(f"--plot {path} cannot be written: {error.strerror}.") from None

@@ -11,7 +11,13 @@ from support.bruteforce import least_remaining, monotonicity, squared_distances
 from support.data import paper_data
 
 from dpkv import kernels
-from dpkv.calibration import Calibration, calibrate, certify, uniform_pick_ceiling
+from dpkv.calibration import (
+    Calibration,
+    calibrate,
+    certify,
+    randomized,
+    uniform_pick_ceiling,
+)
 from dpkv.calibration.record import LEAK
 from dpkv.domain import Box, L1Ball, data_domain
 from dpkv.errors import DpkvError, ParameterError, UsageError
@@ -363,3 +369,26 @@ def test_europediff_is_said_to_exceed_the_ceiling():
     assert "cannot hold" in note
     other = calibrate(data[:-1], eps=1.0, k=2, method="randomized", n_est=20, rng=0)
     assert other.rows[0].paper_eps_tilde is None
+
+
+@pytest.mark.parametrize("k", [2, 5])
+def test_a_screened_random_search_finds_what_the_whole_one_finds(
+    k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    points = np.random.default_rng(1).standard_t(4, size=(20_000, 3))
+    draws = randomized.random_neighbourhoods(points, k, 1000, np.random.default_rng(0))
+    whole = randomized.estimate(points, draws)
+    monkeypatch.setattr(randomized, "_MOST_WORK", points.size * 1000.0 * k / 10)
+    seen = []
+    measured = randomized.sampled_potentials
+
+    def counted(records: np.ndarray, centers: np.ndarray) -> np.ndarray:
+        seen.append((len(records), len(centers)))
+        return measured(records, centers)
+
+    monkeypatch.setattr(randomized, "sampled_potentials", counted)
+    screened = randomized.estimate(points, draws)
+    assert screened == whole
+    assert seen[0] == (2000, 1000), "all draws, on a tenth of the records"
+    assert seen[1][0] == 20_000
+    assert seen[1][1] <= 128, "few draws on all of them"
