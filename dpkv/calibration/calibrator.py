@@ -36,6 +36,7 @@ CONVENTIONS = ("diameter", "radius")
 DEFAULT_K = range(2, 11)
 _COLLAPSED_FEATURES = 4  # tables with more columns rarely repeat a record, and sorting them is slow
 _COLLAPSED_RECORDS = 300_000
+_SAMPLING, _BOUNDING, _OPTIMISING = range(3)
 _OPTIMUM_SAMPLE, _OPTIMUM_RESTARTS, _OPTIMUM_STEPS = 30_000, 5, 3
 
 Progress = Callable[[str, float], None]
@@ -154,7 +155,7 @@ class _Job:
         self._working = working
         self._domain = domain.working
         self._settings = settings
-        self._rng = rng
+        self._seed = int(rng.integers(2**63))
         self._progress = progress
         self._remaining: dict[int, spread.LeastRemaining] = {}
         self._data: WeightedPoints | None = None
@@ -229,7 +230,7 @@ class _Job:
                 data,
                 self._spatial_blocks,
                 n_centers,
-                rng=self._rng,
+                rng=self._stream(_BOUNDING, n_centers),
                 progress=lambda share: self._tell(f"bounding {n_centers} centres", share),
             )
             self._finish_stage()
@@ -254,7 +255,9 @@ class _Job:
     def _sample(self, k: int) -> randomized.RandomizedEstimates | None:
         if k == 1:
             return None
-        draws = randomized.random_neighbourhoods(self._working, k, self._settings.n_est, self._rng)
+        draws = randomized.random_neighbourhoods(
+            self._working, k, self._settings.n_est, self._stream(_SAMPLING, k)
+        )
         result = randomized.estimate(self._working, draws)
         self._finish_stage()
         return result
@@ -361,14 +364,14 @@ class _Job:
 
     def _optimum(self, k: int) -> float:
         """Estimate phi_opt from above: Lloyd on a sample, a few steps on all records."""
-        records = self._working
+        records, rng = self._working, self._stream(_OPTIMISING, k)
         sample = records
         if len(records) > _OPTIMUM_SAMPLE:
-            rows = np.sort(self._rng.choice(len(records), _OPTIMUM_SAMPLE, replace=False))
+            rows = np.sort(rng.choice(len(records), _OPTIMUM_SAMPLE, replace=False))
             sample = records[rows]
         ends = []
         for _ in range(_OPTIMUM_RESTARTS):
-            seeds, _ = kmeans_plusplus(sample, k, rng=self._rng)
+            seeds, _ = kmeans_plusplus(sample, k, rng=rng)
             ends.append(lloyd(sample, seeds))
         best = min(ends, key=lambda end: end.potential)
         if len(sample) == len(records):
@@ -377,6 +380,10 @@ class _Job:
             potential(records, best.centers),
             lloyd(records, best.centers, max_iterations=_OPTIMUM_STEPS).potential,
         )
+
+    def _stream(self, purpose: int, number: int) -> np.random.Generator:
+        """Return random numbers of their own: a row does not depend on what else is calibrated."""
+        return np.random.default_rng([self._seed, purpose, number])
 
     # -- progress ---------------------------------------------------------------------------------
 

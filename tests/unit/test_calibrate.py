@@ -392,3 +392,13 @@ def test_a_screened_random_search_finds_what_the_whole_one_finds(
     assert seen[0] == (2000, 1000), "all draws, on a tenth of the records"
     assert seen[1][0] == 20_000
     assert seen[1][1] <= 128, "few draws on all of them"
+
+
+def test_a_row_does_not_depend_on_what_else_is_calibrated() -> None:
+    points = np.random.default_rng(0).normal(size=(300, 2))
+    domain = data_domain(points)
+    many = calibrate(points, eps=1.0, k=[2, 3, 4], domain=domain, n_est=50, rng=5)
+    alone = calibrate(points, eps=1.0, k=3, domain=domain, n_est=50, rng=5)
+    other = calibrate(points, eps=1.0, k=3, domain=domain, n_est=50, rng=5, method="randomized")
+    assert alone.row(3) == many.row(3)
+    assert other.row(3).randomized == many.row(3).randomized
