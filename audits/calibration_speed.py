@@ -44,8 +44,7 @@ def numpy_estimates(points: np.ndarray, draws: Draws) -> tuple[float, float]:
         distances = [((points - center) ** 2).sum(axis=1) for center in centers]
         nearest = np.min(distances[:-1], axis=0)
         potential = nearest.sum()
-        taken = ((centers[:-1] - removed) ** 2).sum(axis=1).min()
-        least = min(least, potential - taken)
+        least = min(least, potential - nearest[removed])
         largest = max(largest, potential / np.minimum(nearest, distances[-1]).sum())
     return least, largest - 1.0
 

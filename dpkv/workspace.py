@@ -82,13 +82,13 @@ def _secret_key(workspace: Path) -> bytes:
     return path.read_bytes()
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, contents: str | bytes) -> None:
     """Write a whole file, for its owner alone, or nothing: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(contents.encode() if isinstance(contents, str) else contents)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(path)

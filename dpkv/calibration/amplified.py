@@ -18,6 +18,9 @@ hence monotone, hence largest at an end of the range of s, where it is at most 1
 most (1 + gamma) diam2^2 and every other at least gamma diam2^2, so v, v' <= w; in round 1 both are
 1/m. Multiply over the rounds; both directions are covered by symmetry. QED.
 
+At the edges: for m = 1 there is no s, v = v' = 1 and the ratio is at most rho; where diam2 = 0 all
+records are alike and every round picks uniformly, as the first.
+
 Product-Laplace noise of scale b has rho = exp(diam1 / b), so eps~ = log rho gives b = diam1 / eps~.
 Nothing here depends on the data.
 """
@@ -56,7 +59,17 @@ class AmplifiedCertificate:
 
     def sigma(self, diam1: float) -> float:
         """Return the noise's standard deviation for a domain of this L1 diameter, rounded up."""
-        return math.nextafter(math.sqrt(2.0) * diam1 / self.eps_tilde * (1.0 + 1e-15), math.inf)
+        return rounded_sigma(diam1, self.eps_tilde)
+
+
+def rounded_sigma(diam1: float, eps_tilde: float) -> float:
+    """Return sqrt(2) diam1 / eps~, rounded up; no noise for a domain that is a point."""
+    if diam1 == 0.0:
+        return 0.0
+    sigma = math.nextafter(math.sqrt(2.0) * diam1 / eps_tilde * (1.0 + 1e-15), math.inf)
+    if math.isinf(sigma):
+        raise ParameterError("eps", "large enough for a finite noise", eps_tilde)
+    return sigma
 
 
 def selection_weight(n_records: int, gamma: float, context: Context) -> Decimal:

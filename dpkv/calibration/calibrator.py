@@ -36,6 +36,7 @@ CONVENTIONS = ("diameter", "radius")
 DEFAULT_K = range(2, 11)
 _COLLAPSED_FEATURES = 4  # tables with more columns rarely repeat a record, and sorting them is slow
 _COLLAPSED_RECORDS = 300_000
+_MOST_DRAWS = 1_000_000
 _SAMPLING, _BOUNDING, _OPTIMISING = range(3)
 _OPTIMUM_SAMPLE, _OPTIMUM_RESTARTS, _OPTIMUM_STEPS = 30_000, 5, 3
 
@@ -60,7 +61,8 @@ class Settings:
             raise ParameterError("gamma", "greater than 0", self.gamma)
         one_of("method", self.method, METHODS)
         one_of("radius_convention", self.radius_convention, CONVENTIONS)
-        whole_number("n_est", self.n_est, at_least=1)
+        if whole_number("n_est", self.n_est, at_least=1) > _MOST_DRAWS:
+            raise ParameterError("n_est", f"at most {_MOST_DRAWS}", self.n_est)
 
 
 def calibrate(
@@ -328,7 +330,7 @@ class _Job:
             spent=certificate.spent,
             noise_share=self._share(sigma),
             phi=self._phi(optimum, sigma),
-            label=record.LEAKED_LABEL if self._domain.source == "data" else record.CERTIFIED_LABEL,
+            label=_LABELS[self._domain.source],
         )
 
     def _laplace(self, k: int, optimum: float) -> record.Laplace:
@@ -339,7 +341,8 @@ class _Job:
 
     def _regime(self, k: int, eps_tilde: float | None) -> record.Regime:
         m, d = self._working.shape
-        regime = published.sublinear_regime(m, k, d, eps_tilde)
+        usable = eps_tilde if eps_tilde is not None and eps_tilde > 0 else None
+        regime = published.sublinear_regime(m, k, d, usable)
         return record.Regime(largest_k=regime.largest_k, applies=regime.applies, g=regime.g)
 
     def _phi(self, optimum: float, sigma: float) -> record.PotentialBound:
@@ -356,9 +359,9 @@ class _Job:
     def _about_printed(self, name: str, value: float) -> list[str]:
         ceiling = uniform_pick_ceiling(self._settings.eps, len(self._working))
         if value <= ceiling:
-            return [f"the paper prints eps~ = {value} for {name}"]
+            return [f"the paper prints eps~ = {value} for a table of this shape, {name}"]
         return [
-            f"the paper prints eps~ = {value} for {name}, above the ceiling "
+            f"the paper prints eps~ = {value} for a table of this shape, {name}, above the ceiling "
             f"log(1 + (e^eps - 1) m) = {ceiling:.1f}: it cannot hold"
         ]
 
@@ -396,6 +399,11 @@ class _Job:
         self._stage += 1
 
 
+_LABELS = {
+    "given": record.CERTIFIED_LABEL,
+    "private": record.PRIVATE_BOUNDS_LABEL,
+    "data": record.LEAKED_LABEL,
+}
 _ONE_CLUSTER = (
     "one uniform pick: spread and monotonicity do not exist and f(1) = 1/16 means nothing; the "
     "certified eps~, log(1 + m (e^eps - 1)), is exact"

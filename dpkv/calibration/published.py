@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpkv.calibration.amplified import rounded_sigma
+
 LABEL = "as published: conditional on the data, not an end-to-end guarantee"
 LAPLACE_IS_BETTER = "Laplace mechanism is better here"
 _LARGEST_LOG = 709.0  # of a float, rounded down
@@ -37,8 +39,11 @@ def published_eps_tilde(
     Worked in logarithms, so that large k, eps or spreads do not overflow.
     """
     rounds = n_clusters - 1
-    if not math.isfinite(spread) or not math.isfinite(monotonicity):
-        return PublishedEpsilon(None, f"eps~ undefined (no finite spread): {LAPLACE_IS_BETTER}")
+    for name, figure in (("spread", spread), ("monotonicity", monotonicity)):
+        if not math.isfinite(figure):
+            return PublishedEpsilon(
+                None, f"eps~ undefined (no finite {name} is known): {LAPLACE_IS_BETTER}"
+            )
     log_spent = rounds * math.log1p(spread)
     if eps <= log_spent:
         return PublishedEpsilon(
@@ -79,7 +84,7 @@ def sigma_kvariates(diam1: float, eps_tilde: float) -> float:
 
 def sigma_laplace(diam1: float, n_clusters: int, eps: float) -> float:
     """Return sigma_2 = 2 sqrt(2) k R / eps, the Laplace mechanism's; rounded up."""
-    return math.nextafter(math.sqrt(2.0) * n_clusters * diam1 / eps * (1.0 + 1e-15), math.inf)
+    return rounded_sigma(n_clusters * diam1, eps)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,10 @@ LEAKED_LABEL = (
     "Theorem A's noise for bounds read from the data: they leak the data, so this is not an "
     "end-to-end guarantee"
 )
+PRIVATE_BOUNDS_LABEL = (
+    "eps-DP by Theorem A, for replace-one neighbours, besides what finding the bounds has cost; "
+    "the number of records and k are public"
+)
 LEAK = "the bounds were read from the data, which leaks: no release from them is end to end private"
 
 

@@ -41,6 +41,7 @@ _EXACT_NODES = 3_000_000
 _ROUNDING = 1e-12  # of sums over EXACT_POINTS points
 _RESTARTS = 10
 _SEARCHED = 30_000
+_FARTHEST = 8
 
 Progress = Callable[[float], None]
 
@@ -106,19 +107,29 @@ def _too_large(reason: str) -> ParameterError:
 
 
 def _exact_single(data: WeightedPoints) -> float:
-    """Minimise phi({a}) - max_b ||b - a||^2, with phi({a}) = phi(mean) + m ||a - mean||^2.
+    """Minimise phi({a}) less the record b farthest from a, over all records a.
 
-    The farthest record from a is within max_b ||b - mean|| + ||a - mean||, so only records close to
-    the mean can win, and they are tried from the mean outwards until no other can.
+    Without b, phi({a}) = phi_b + (m - 1) ||a - mean_b||^2 around the mean of the others. That is
+    calculated for every a and the few records b farthest from the mean. Any other b is within
+    ``beyond`` of the mean, so it takes at most (beyond + ||a - mean||)^2 off
+    phi({a}) = phi + m ||a - mean||^2. Records are tried in the order of these lower bounds, until
+    none can win; that is soon, also where one outlier outweighs all the rest.
     """
-    m = data.n_records
-    squared = data.from_mean
-    around_mean = float(data.weights @ squared)
-    radius = math.sqrt(float(squared.max()))
+    m, squared = data.n_records, data.from_mean
+    by_distance = np.argsort(squared)
+    far, near = by_distance[-_FARTHEST:], by_distance[:-_FARTHEST]
+    beyond = math.sqrt(float(squared[near].max(initial=0.0)))
+    alone = float(data.weights @ squared) + m * squared
+    lower = alone - (beyond + np.sqrt(squared)) ** 2 if len(near) else np.full(data.size, math.inf)
+    for row in far:
+        weights = data.weights.copy()
+        weights[row] -= 1.0
+        rest = WeightedPoints(data.points, weights)
+        remaining = float(weights @ rest.from_mean) + (m - 1.0) * rest.from_mean
+        lower = np.minimum(lower, remaining)
     least = math.inf
-    for row in np.argsort(squared):
-        alone = around_mean + m * squared[row]
-        if alone * (1.0 - SAFETY) - (radius + math.sqrt(squared[row])) ** 2 >= least:
+    for row in np.argsort(lower):
+        if lower[row] * (1.0 - SAFETY) >= least:
             break
         least = min(least, removed_potential(data, data.points[[row]]))
     return least

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 WORKSPACE = Path(".dpkv")
 _END_TO_END = "eps-DP end to end, whatever the data"
 _LEAKED = "not end to end here, the bounds were read from the data"
+_TOO_NOISY = 0.25  # of the domain's diameter
+_LEGEND = (
+    "e exact, c certified (errs toward privacy), * and r the paper's random search",
+    "(underestimates the spread); centre moves by: typical distance of a noisy centre",
+    "from its record, over the domain's diameter",
+)
 _BY_RANDOM_SEARCH = ("spread*", "monot.*", "eps~*")
 
 
@@ -27,8 +33,9 @@ def calibrate(
         float, typer.Option(help="Privacy parameter of a whole release.", show_default=False)
     ],
     k: Annotated[
-        str, typer.Option("--k", help="Numbers of centres: 4, or 2,4,8, or 2..10.")
-    ] = "2..10",
+        str | None,
+        typer.Option("--k", help="Numbers of centres: 4, or 2,4,8, or 2..10 (the default)."),
+    ] = None,
     gamma: Annotated[
         float, typer.Option(help="Smoothing of the certified calibration; public.")
     ] = 0.1,
@@ -59,12 +66,13 @@ def calibrate(
 
     Example:  dpkv calibrate patients.csv --eps 1 --k 2..6 --bounds=-10,10
     """
-    from dpkv.calibration import Settings, calibrate_working
+    from dpkv.calibration import DEFAULT_K, Settings, calibrate_working
+    from dpkv.validation import whole_number
     from dpkv.workspace import fingerprint
 
     settings = Settings(eps, gamma, method, n_est, radius_convention)  # type: ignore[arg-type]
-    counts = options.parse_counts(k)
-    wanted = None if k == "2..10" else counts
+    whole_number("seed", seed, at_least=0)
+    wanted = None if k is None else options.parse_counts(k)
     output.check_plot_target(plot)
     table = TableOptions(data, columns, header, bounds, scale, invalid, memory_limit)
     prepared = table.read(data_bounds=True)
@@ -83,15 +91,17 @@ def calibrate(
             ),
         }
     )
-    kept = output.keep_record(WORKSPACE, "calibrations", record.created, record.to_json())
     if plot is not None:
         _draw(record, plot)
+    kept = output.keep_record(WORKSPACE, "calibrations", record.created, record.to_json())
     if as_json:
         output.print_text(record.to_json())
     else:
         _show(record)
     for sentence in record.notes:
         output.note(f"warning: {sentence}.")
+    if wanted is None and record.rows[-1].k < DEFAULT_K[-1]:
+        output.note(f"k goes up to {record.rows[-1].k} only: there are no more records.")
     output.note(f"kept for the curator in {kept}" + ("" if plot is None else f"; drew {plot}"))
 
 
@@ -103,12 +113,12 @@ def _draw(record: Calibration, path: Path) -> None:
 
 def _show(record: Calibration) -> None:
     public = record.domain["source"] != "data"
+    print(f"eps = {record.eps:g}, {record.neighbours} neighbours")
     print(
-        f"eps = {record.eps:g}, {record.neighbours} neighbours, {record.n_records} records x "
-        f"{record.n_features} columns, bounds: {record.domain['source']}, coordinates: "
-        f"{record.coordinates}"
+        f"{record.n_records} x {record.n_features} records, bounds: {record.domain['source']}, "
+        f"coordinates: {record.coordinates}"
     )
-    print(f"no calibration can have eps~ above {record.eps_tilde_ceiling:.2f} here\n")
+    print(f"no calibration can have eps~ above {record.eps_tilde_ceiling:.4g} here\n")
     output.print_table(
         f"certified noise (Theorem A): {_END_TO_END if public else _LEAKED}",
         ["k", "eps~", "sigma", "Laplace sigma_2", "less noise", "centre moves by"],
@@ -119,12 +129,26 @@ def _show(record: Calibration) -> None:
         ["k", "spread", "monotonicity", "eps~", "sigma_1", *_BY_RANDOM_SEARCH],
         [_published_cells(row) for row in record.rows],
     )
-    print("e exact, c certified (errs toward privacy), * and r: the paper's random search, which")
-    print("underestimates the spread")
-    print("centre moves by: typical distance of a noisy centre from its record / domain's diameter")
+    for sentence in _LEGEND:
+        print(sentence)
     for row in record.rows:
         for sentence in row.notes:
             print(f"k = {row.k}: {sentence}")
+    _advise(record)
+
+
+def _advise(record: Calibration) -> None:
+    """Say what to do next."""
+    least = min(record.rows, key=lambda row: row.certified.noise_share)
+    if record.domain["source"] == "data":
+        print("next: find bounds that are public, and calibrate again with --bounds")
+    elif least.certified.noise_share > _TOO_NOISY:
+        print(
+            "next: every centre drowns in noise here: narrow the bounds, raise eps, use fewer "
+            "columns,\nor gather more records"
+        )
+    else:
+        print("next: choose a k whose centres move little, and keep eps, gamma and bounds for it")
 
 
 def _certified_cells(row: Row) -> list[str]:
@@ -132,7 +156,7 @@ def _certified_cells(row: Row) -> list[str]:
     ratio = sigma_2 / certified.sigma if certified.sigma else 1.0
     return [
         str(row.k),
-        f"{certified.eps_tilde:.2f}",
+        f"{certified.eps_tilde:.4g}",
         f"{certified.sigma:.4g}",
         f"{sigma_2:.4g}",
         f"{ratio:.1f}x",

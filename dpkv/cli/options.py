@@ -68,7 +68,8 @@ def parse_counts(text: str) -> list[int]:
     try:
         for part in text.split(","):
             first, _, last = part.partition("..")
-            counts += range(int(first), int(last or first) + 1)
+            span = range(int(first), int(last or first) + 1)
+            counts += span[: _MOST_COUNTS + 1]
     except ValueError:
         counts = []
     if not counts or len(counts) > _MOST_COUNTS:

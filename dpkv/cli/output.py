@@ -56,22 +56,29 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
 def check_target(path: Path, data: Path) -> Path:
     """Return where the output goes, links followed; refuse a bad place before any work is done."""
     path = path.resolve()
-    if path.is_dir():
-        raise UsageError(f"--out must be a file. {path} is a directory: add a file name.")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"--out must be an ordinary file. {path} is not.")
+    _check_place("--out", path)
     if path == data.resolve():
         raise UsageError("--out must not be the table itself: choose another name.")
-    home = next(parent for parent in path.parents if parent.exists())
-    if not os.access(home, os.W_OK):
-        raise UsageError(f"--out must be in a folder that can be written. {home} is not.")
     return path
+
+
+def _check_place(option: str, path: Path) -> None:
+    if path.is_dir():
+        raise UsageError(f"{option} must be a file. {path} is a directory: add a file name.")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{option} must be an ordinary file. {path} is not.")
+    home = next(parent for parent in path.parents if parent.exists())
+    if not home.is_dir() or not os.access(home, os.W_OK):
+        raise UsageError(f"{option} must be in a folder that can be written. {home} is not.")
 
 
 def check_plot_target(path: Path | None) -> None:
     """Refuse a picture that could not be drawn, before any work is done."""
-    if path is not None and path.suffix.lower() not in _PICTURES:
+    if path is None:
+        return
+    if path.suffix.lower() not in _PICTURES:
         raise UsageError(f"--plot must end in {', '.join(_PICTURES)}. Got {path.name!r} instead.")
+    _check_place("--plot", path.resolve())
 
 
 def save_figure(figure: Figure, path: Path) -> None:
@@ -79,13 +86,12 @@ def save_figure(figure: Figure, path: Path) -> None:
     from matplotlib import rc_context
 
     kind = path.suffix[1:].lower()
-    target = path.with_name(f".{path.name}")
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    drawn = io.BytesIO()
+    with rc_context({"svg.hashsalt": "dpkv"}):  # the same record draws the same file
+        figure.savefig(drawn, format=kind, dpi=150, metadata=undated)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with rc_context({"svg.hashsalt": "dpkv"}):  # the same record draws the same file
-            figure.savefig(target, format=kind, dpi=150, metadata=undated)
-        target.replace(path)
+        write_atomically(path.resolve(), drawn.getvalue())
     except OSError as error:
         raise UsageError(f"--plot {path} cannot be written: {error.strerror}.") from None
 

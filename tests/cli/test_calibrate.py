@@ -68,6 +68,39 @@ def test_a_useless_row_says_so(tmp_path: Path) -> None:
     assert "k = 10: Laplace mechanism is better here" in result.stdout
 
 
+def test_the_default_range_is_cut_aloud(tmp_path: Path) -> None:
+    (tmp_path / "four.csv").write_text("a\n1\n2\n3\n4\n", encoding="utf-8")
+    result = dpkv("calibrate", "four.csv", "--eps", "1", "--bounds=0,5", *QUICK, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "k goes up to 4 only" in result.stderr
+
+
+def test_it_says_what_to_do_next(tmp_path: Path) -> None:
+    for arguments, advice in (
+        (["--bounds=-10,10"], "next: every centre drowns in noise here"),
+        ([], "next: find bounds that are public"),
+        (["--bounds=-10,10", "--eps", "12"], "next: choose a k"),
+    ):
+        base = ("calibrate", PATIENTS, "--eps", "1", "--k", "2", *QUICK)
+        assert advice in dpkv(*base, *arguments, cwd=tmp_path).stdout
+
+
+def test_a_constant_table_needs_no_noise(tmp_path: Path) -> None:
+    (tmp_path / "same.csv").write_text("a\n" + "3\n" * 9, encoding="utf-8")
+    result = dpkv(
+        "calibrate", "same.csv", "--eps", "1", "--k", "2", "--bounds=3,3", "--json", cwd=tmp_path
+    )
+    row = json.loads(result.stdout)["rows"][0]
+    assert row["certified"]["sigma"] == row["laplace"]["sigma"] == 0.0
+
+
+def test_a_folder_in_place_of_the_plot_is_refused_first(tmp_path: Path) -> None:
+    (tmp_path / "d.svg").mkdir()
+    result = dpkv("calibrate", PATIENTS, "--eps", "1", "--plot", "d.svg", *QUICK, cwd=tmp_path)
+    assert "--plot must be a file" in refusal(result)
+    assert [path.name for path in tmp_path.iterdir()] == ["d.svg"]
+
+
 def test_the_fingerprint_is_keyed_and_tells_tables_apart(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
@@ -112,9 +145,13 @@ def test_the_plot_is_drawn(tmp_path: Path) -> None:
         (["--eps", "1", "--gamma", "nan"], "gamma must be"),
         (["--eps", "1", "--method", "guess"], "method must be one of"),
         (["--eps", "1", "--n-est", "0"], "n_est must be"),
+        (["--eps", "1", "--n-est", "1000000000"], "n_est must be at most"),
+        (["--eps", "1", "--k", "2..1000000000"], "--k must be"),
+        (["--eps", "1e-320"], "eps must be"),
+        (["--eps", "1", "--plot", "/dev/null/noise.svg"], "--plot must be in a folder"),
         (["--eps", "1", "--radius-convention", "both"], "radius_convention must be one of"),
         (["--eps", "1", "--plot", "noise.gif"], "--plot must end in"),
-        (["--eps", "1", "--seed", "-1"], "must be a whole number of at least 0"),
+        (["--eps", "1", "--seed", "-1"], "seed must be a whole number of at least 0"),
         (["--eps", "1", "--method", "exact", "--k", "3"], "method must be 'certified'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

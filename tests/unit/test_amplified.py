@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from itertools import product
 
+import mpmath
 import pytest
 from scipy import optimize
 from support import enumeration
@@ -206,3 +207,23 @@ def test_the_solver_agrees_with_the_theorem_as_enumerated():
     eps_tilde = certify(1.0, n_records=3, n_clusters=2, gamma=0.1).eps_tilde
     loss = largest_loss(ENDS, randomised_response(ENDS, math.exp(eps_tilde)), 3, 2, 0.1)
     assert 0.6 < loss <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 8, 50])
+@pytest.mark.parametrize(("eps", "m"), [(0.1, 1000), (1.0, 169308), (10.0, 20000)])
+def test_eps_tilde_against_the_root_that_mpmath_finds(eps: float, m: int, k: int) -> None:
+    # An independent route: solve Theorem A's equation for log rho in 50 digits.
+    gamma = 0.1
+    with mpmath.workdps(50):
+        w = (1 + mpmath.mpf(gamma)) / (1 + mpmath.mpf(gamma) * m)
+
+        def excess(x: mpmath.mpf) -> mpmath.mpf:
+            surplus = mpmath.expm1(x)
+            return mpmath.log1p(surplus / m) + (k - 1) * mpmath.log1p(w * surplus) - eps
+
+        ceiling = mpmath.log1p(m * mpmath.expm1(eps))
+        bracket = (mpmath.mpf(eps) / k / 2, ceiling + 1)
+        root = mpmath.findroot(excess, bracket, solver="bisect", maxsteps=400)
+        found = certify(eps, n_records=m, n_clusters=k, gamma=gamma).eps_tilde
+        assert mpmath.mpf(found) <= root
+        assert root - found < 1e-14 * root

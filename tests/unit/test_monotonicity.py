@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.bruteforce import instances, least_remaining, monotonicity, packed, squared_distances
 
+from dpkv.calibration import monotonicity as monotonicity_module
 from dpkv.calibration.calibrator import collapsed
 from dpkv.calibration.duals import DualBound, WeightedPoints, largest_gain_anywhere
 from dpkv.calibration.loops import spatial_blocks
@@ -216,3 +217,21 @@ def test_two_distinct_records_can_be_lowered_to_nothing():
     points = np.array([[0.0], [0.0], [1.0]])
     assert exact_monotonicity(collapsed(points), 2).value == math.inf
     assert certified(points, 2)[1] == math.inf
+
+
+def test_gains_bounded_block_by_block_belong_to_their_own_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Large tables bound g(c) by the block of c: the bound must sit at c, not at another record.
+    rng = np.random.default_rng(3)
+    points = np.concatenate([rng.normal(size=(400, 2)), rng.normal(size=(300, 2)) + 30.0])
+    data = WeightedPoints(points, np.ones(len(points)))
+    budgets = rng.uniform(0.5, 4.0, size=len(points))
+    distances = ((points[:, None, :] - points[None]) ** 2).sum(axis=2)
+    truth = np.maximum(budgets[None, :] - distances, 0.0).sum(axis=1)
+    blocks = spatial_blocks(points, data.weights)
+    np.testing.assert_allclose(monotonicity_module._every_gain(data, blocks, budgets), truth)
+    monkeypatch.setattr(monotonicity_module, "_ALL_PAIRS", 0.0)
+    bounded = monotonicity_module._every_gain(data, blocks, budgets)
+    assert (bounded >= truth * (1 - 1e-12)).all()
+    assert np.median(bounded / truth) < 20, "a bound by the block, not by the whole table"

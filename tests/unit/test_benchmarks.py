@@ -1,0 +1,29 @@
+"""The reference sides of the benchmarks calculate the same things as dpkv."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from dpkv.calibration.randomized import estimate, random_neighbourhoods
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def script(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_numpy_loop_agrees_with_the_random_search() -> None:
+    points = np.random.default_rng(0).normal(size=(200, 2))
+    draws = random_neighbourhoods(points, 4, 50, np.random.default_rng(1))
+    least, fall = script("audits/calibration_speed.py").numpy_estimates(points, draws)
+    found = estimate(points, draws)
+    np.testing.assert_allclose((found.least_remaining, found.monotonicity), (least, fall))
