@@ -20,8 +20,8 @@ from dpkv.calibration.duals import (
     DualBound,
     WeightedPoints,
     eigenvalue_bound,
-    largest_gain_anywhere,
 )
+from dpkv.calibration.gains import largest_gain_anywhere
 from dpkv.calibration.loops import SpatialBlocks, gains
 from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.kernels import Float64s

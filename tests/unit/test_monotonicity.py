@@ -12,7 +12,8 @@ from support.bruteforce import instances, least_remaining, monotonicity, packed,
 
 from dpkv.calibration import monotonicity as monotonicity_module
 from dpkv.calibration.calibrator import collapsed
-from dpkv.calibration.duals import DualBound, WeightedPoints, largest_gain_anywhere
+from dpkv.calibration.duals import DualBound, WeightedPoints
+from dpkv.calibration.gains import largest_gain_anywhere
 from dpkv.calibration.loops import spatial_blocks
 from dpkv.calibration.monotonicity import (
     EXACT_POINTS,

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from support.bruteforce import instances, least_remaining, squared_distances
 
-from dpkv.calibration import duals
+from dpkv.calibration import gains
 from dpkv.calibration.calibrator import collapsed
-from dpkv.calibration.duals import eigenvalue_bound, largest_gain, largest_gain_anywhere
+from dpkv.calibration.duals import eigenvalue_bound
+from dpkv.calibration.gains import largest_gain, largest_gain_anywhere
 from dpkv.calibration.loops import spatial_blocks
 from dpkv.calibration.randomized import estimate, random_neighbourhoods
 from dpkv.calibration.spread import (
@@ -186,7 +187,7 @@ def test_largest_gain_anywhere_cut_short_is_still_a_bound(monkeypatch):
     points, weights, budgets = rng.random((50, 3)), np.ones(50), np.full(50, 0.05)
     blocks = spatial_blocks(points, weights)
     patient = largest_gain_anywhere(blocks, budgets)
-    monkeypatch.setattr(duals, "_MOST_BOXES", 20)
+    monkeypatch.setattr(gains, "_MOST_BOXES", 20)
     hasty = largest_gain_anywhere(blocks, budgets)
     assert gains_at(points, points, budgets, weights).max() <= patient < hasty
 
