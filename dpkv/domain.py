@@ -83,6 +83,11 @@ class Domain(ABC):
     def working(self) -> Domain:
         """The domain that algorithms see, with its own clip and diameters."""
 
+    @property
+    def coordinates(self) -> str:
+        """What the coordinates of ``working`` are called."""
+        return "as given" if self.working is self else "unit cube"
+
     @abstractmethod
     def clip(self, values: Floats) -> Floats:
         """Return each row moved to the nearest point of the domain."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import SupportsIndex
 
 import numpy as np
@@ -115,13 +116,12 @@ def calibrate_working(
     """Calibrate records that are in the domain's working coordinates already, maybe on disk."""
     wanted = cluster_counts(k, len(working))
     job = _Job(working, domain, settings, as_generator(rng), wanted, progress)
-    scaled = domain.working is not domain
     return record.Calibration(
         eps=settings.eps,
         n_records=len(working),
         n_features=working.shape[1],
         domain=domain.to_dict(),
-        coordinates="unit cube" if scaled else "as given",
+        coordinates=domain.coordinates,
         radius=job.radius,
         eps_tilde_ceiling=uniform_pick_ceiling(settings.eps, len(working)),
         rows=tuple(job.row(key) for key in wanted),
@@ -160,8 +160,7 @@ class _Job:
         self._seed = int(rng.integers(2**63))
         self._progress = progress
         self._remaining: dict[int, spread.LeastRemaining] = {}
-        self._data: WeightedPoints | None = None
-        self._blocks: SpatialBlocks | None = None
+        self._ratios: dict[int, float] = {}  # of the certified monotonicity, by centers
         certifies = settings.method != "randomized"
         self._stages = len(wanted) * (1 + certifies) + (max(wanted) - 1) * certifies
         self._stage = 0
@@ -193,7 +192,7 @@ class _Job:
             randomized=self._randomized(k, sample),
             certified=self._certified(k, optimum),
             laplace=self._laplace(k, optimum),
-            regime=self._regime(k, careful.value),
+            regime=self._regime(k, careful.usable),
             paper_eps_tilde=None if printed is None else printed[1],
             notes=tuple(notes),
         )
@@ -211,11 +210,11 @@ class _Job:
             return value, "randomized", value
         found = self._least_remaining(k - 1)
         attained = min(found.found, sample.least_remaining)
-        at_least = self.radius.value**2 / attained if attained > 0 else math.inf
+        at_least = spread.spread_of(attained, self.radius.value)
         return found.spread(self.radius.value), found.method, at_least
 
     def _least_remaining(self, n_centers: int) -> spread.LeastRemaining:
-        data, method = self._points(), self._settings.method
+        data, method = self._data, self._settings.method
         small = n_centers == 1 or data.size <= spread.EXACT_POINTS
         if method == "exact" or (method == "auto" and small):
             try:
@@ -227,10 +226,9 @@ class _Job:
 
     def _certified_remaining(self, n_centers: int) -> spread.LeastRemaining:
         if n_centers not in self._remaining:
-            data = self._points()
             self._remaining[n_centers] = spread.certified_remaining(
-                data,
-                self._spatial_blocks,
+                self._data,
+                lambda: self._blocks,
                 n_centers,
                 rng=self._stream(_BOUNDING, n_centers),
                 progress=lambda share: self._tell(f"bounding {n_centers} centres", share),
@@ -245,12 +243,14 @@ class _Job:
             return math.nan, "none"
         if self._settings.method == "randomized":
             return sample.monotonicity, "randomized"
-        data = self._points()
+        data = self._data
         if data.size <= monotonicity.EXACT_POINTS and self._settings.method != "certified":
             result = monotonicity.exact_monotonicity(data, k)
         else:
             duals = {n: self._certified_remaining(n).dual for n in range(2, k + 1)}
-            result = monotonicity.certified_monotonicity(data, self._spatial_blocks, duals)
+            result = monotonicity.certified_monotonicity(
+                data, lambda: self._blocks, duals, self._ratios
+            )
         self._finish_stage()
         return result.value, result.method
 
@@ -264,38 +264,30 @@ class _Job:
         self._finish_stage()
         return result
 
-    def _points(self) -> WeightedPoints:
-        if self._data is None:
-            self._data = collapsed(self._working)
-        return self._data
+    @cached_property
+    def _data(self) -> WeightedPoints:
+        return collapsed(self._working)
 
-    def _spatial_blocks(self) -> SpatialBlocks:
-        if self._blocks is None:
-            data = self._points()
-            self._blocks = spatial_blocks(data.points, data.weights)
-        return self._blocks
+    @cached_property
+    def _blocks(self) -> SpatialBlocks:
+        return spatial_blocks(self._data.points, self._data.weights)
 
     # -- the parts of a row -----------------------------------------------------------------------
 
     def _published(
         self, k: int, careful: published.PublishedEpsilon, width: float, fall: float, optimum: float
     ) -> record.Published:
-        if careful.value is None or careful.value <= 0:
-            return record.Published(
-                eps_tilde=careful.value,
-                sigma=None,
-                note=careful.note,
-                likelihood_ratio=None,
-                phi=None,
-            )
-        sigma = published.sigma_kvariates(self._domain.diam1, careful.value)
-        ratio = published.likelihood_ratio_bound(k, width, fall, careful.value)
+        sigma = ratio = phi = None
+        if careful.usable is not None:
+            sigma = published.sigma_kvariates(self._domain.diam1, careful.usable)
+            ratio = _finite(published.likelihood_ratio_bound(k, width, fall, careful.usable))
+            phi = self._phi(optimum, sigma)
         return record.Published(
             eps_tilde=careful.value,
             sigma=sigma,
             note=careful.note,
-            likelihood_ratio=_finite(ratio),
-            phi=self._phi(optimum, sigma),
+            likelihood_ratio=ratio,
+            phi=phi,
         )
 
     def _randomized(
@@ -305,14 +297,14 @@ class _Job:
             return None
         width = sample.spread(self.radius.value)
         found = published.published_eps_tilde(self._settings.eps, k, width, sample.monotonicity)
-        usable = found.value is not None and found.value > 0
+        sigma = None
+        if found.usable is not None:
+            sigma = published.sigma_kvariates(self._domain.diam1, found.usable)
         return record.Randomized(
             spread=_finite(width),
             monotonicity=_finite(sample.monotonicity),
             eps_tilde=found.value,
-            sigma=published.sigma_kvariates(self._domain.diam1, found.value or 1.0)
-            if usable
-            else None,
+            sigma=sigma,
             n_draws=sample.n_draws,
             caveat=sample.caveat,
         )
@@ -341,8 +333,7 @@ class _Job:
 
     def _regime(self, k: int, eps_tilde: float | None) -> record.Regime:
         m, d = self._working.shape
-        usable = eps_tilde if eps_tilde is not None and eps_tilde > 0 else None
-        regime = published.sublinear_regime(m, k, d, usable)
+        regime = published.sublinear_regime(m, k, d, eps_tilde)
         return record.Regime(largest_k=regime.largest_k, applies=regime.applies, g=regime.g)
 
     def _phi(self, optimum: float, sigma: float) -> record.PotentialBound:

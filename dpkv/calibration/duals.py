@@ -276,11 +276,10 @@ def _slope(
     data: WeightedPoints, budgets: Float64s, found: LargestGain, labels: Labels, n: int
 ) -> Float64s:
     """Return a subgradient of the bound: the records of largest gain, one for each cluster."""
-    best = float(found.values.max(initial=0.0))
-    close = found.rows[found.values >= _CLOSE * best]
-    order = np.argsort(-found.values[found.values >= _CLOSE * best])
-    _, firsts = np.unique(labels[close[order]], return_index=True)
-    chosen = close[order][firsts]
+    close = found.values >= _CLOSE * float(found.values.max(initial=0.0))
+    ordered = found.top(int(close.sum()))
+    _, firsts = np.unique(labels[ordered], return_index=True)
+    chosen = ordered[firsts]
     share = n / max(1, len(chosen))
     slope = np.ones(data.size)
     for row in chosen:

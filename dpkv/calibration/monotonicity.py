@@ -101,6 +101,7 @@ def certified_monotonicity(
     data: WeightedPoints,
     blocks: Callable[[], SpatialBlocks],
     duals: dict[int, DualBound | None],
+    known: dict[int, float] | None = None,
 ) -> Monotonicity:
     """Return an upper bound, from the multipliers ``duals[n]`` for n = 2 .. k centers.
 
@@ -112,17 +113,29 @@ def certified_monotonicity(
         one among them that serves them at twice the cost of their mean x,
         the eigenvalues of the scatter matrix beyond the j largest,
 
-    with S = sum w lambda. The largest ratio over c* and j is the bound.
+    with S = sum w lambda. The largest ratio over c* and j is the bound. ``known`` keeps the ratios
+    by n, so that a larger k adds its own to those of a smaller one.
     """
-    alone = _alone(data)
-    worst = 1.0
+    ratios = {} if known is None else known
     for n_centers, dual in duals.items():
-        leaves = np.full(data.size, eigenvalue_bound(data, n_centers, removed=False))
-        if dual is not None:
-            leaves = np.maximum(leaves, _least_left(data, blocks(), dual, n_centers, alone))
-        ratios = np.divide(alone, leaves, out=np.full(len(alone), np.inf), where=leaves > 0)
-        worst = max(worst, float(ratios.max()) * (1.0 + SAFETY))
-    return Monotonicity(worst - 1.0, "certified")
+        if n_centers not in ratios:
+            ratios[n_centers] = _largest_ratio(data, blocks, dual, n_centers)
+    return Monotonicity(max([1.0, *(ratios[n] for n in duals)]) - 1.0, "certified")
+
+
+def _largest_ratio(
+    data: WeightedPoints,
+    blocks: Callable[[], SpatialBlocks],
+    dual: DualBound | None,
+    n_centers: int,
+) -> float:
+    """Bound phi(N) / phi(N + x) from above over all c*, for N + x of ``n_centers``."""
+    alone = _alone(data)
+    leaves = np.full(data.size, eigenvalue_bound(data, n_centers, removed=False))
+    if dual is not None:
+        leaves = np.maximum(leaves, _least_left(data, blocks(), dual, n_centers, alone))
+    ratios = np.divide(alone, leaves, out=np.full(len(alone), np.inf), where=leaves > 0)
+    return float(ratios.max()) * (1.0 + SAFETY)
 
 
 def _alone(data: WeightedPoints) -> Float64s:

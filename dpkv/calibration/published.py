@@ -30,6 +30,11 @@ class PublishedEpsilon:
     note: str
     """Empty, or what a reader must know: where eps~ is undefined or not worth having."""
 
+    @property
+    def usable(self) -> float | None:
+        """The eps~ that noise can be calibrated to: a positive one."""
+        return self.value if self.value is not None and self.value > 0 else None
+
 
 def published_eps_tilde(
     eps: float, n_clusters: int, spread: float, monotonicity: float

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpkv import kernels
 from dpkv.calibration.loops import sampled_potentials
+from dpkv.calibration.spread import spread_of
 from dpkv.kernels import Float64s, Indices
 
 DEFAULT_DRAWS = 5000
@@ -30,7 +30,7 @@ class RandomizedEstimates:
 
     def spread(self, radius: float) -> float:
         """Return R^2 over the least potential seen to remain."""
-        return radius**2 / self.least_remaining if self.least_remaining > 0 else math.inf
+        return spread_of(self.least_remaining, radius)
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,6 +46,11 @@ _FARTHEST = 8
 Progress = Callable[[float], None]
 
 
+def spread_of(remaining: float, radius: float) -> float:
+    """Return the spread R^2 / remaining; infinite where nothing need remain."""
+    return radius**2 / remaining if remaining > 0 else math.inf
+
+
 @dataclass(frozen=True, eq=False)
 class LeastRemaining:
     """The least potential that can remain, or what is known of it."""
@@ -59,8 +64,8 @@ class LeastRemaining:
     """The multipliers behind a certified value, where the dual was affordable."""
 
     def spread(self, radius: float) -> float:
-        """Return the spread R^2 / value; infinite where nothing need remain."""
-        return radius**2 / self.value if self.value > 0 else math.inf
+        """Return the spread of ``value``."""
+        return spread_of(self.value, radius)
 
 
 def good_centers(

@@ -93,9 +93,10 @@ def calibrate(
     )
     if plot is not None:
         _draw(record, plot)
-    kept = output.keep_record(WORKSPACE, "calibrations", record.created, record.to_json())
+    text = record.to_json()
+    kept = output.keep_record(WORKSPACE, "calibrations", record.created, text)
     if as_json:
-        output.print_text(record.to_json())
+        output.print_text(text)
     else:
         _show(record)
     for sentence in record.notes:

@@ -90,10 +90,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     drawn = io.BytesIO()
     with rc_context({"svg.hashsalt": "dpkv"}):  # the same record draws the same file
         figure.savefig(drawn, format=kind, dpi=150, metadata=undated)
-    try:
-        write_atomically(path.resolve(), drawn.getvalue())
-    except OSError as error:
-        raise UsageError(f"--plot {path} cannot be written: {error.strerror}.") from None
+    _write("--plot", path.resolve(), drawn.getvalue())
 
 
 def keep_record(workspace: Path, folder: str, created: str, text: str) -> Path:
@@ -117,7 +114,11 @@ def write_centers(path: Path, columns: Sequence[str], centers: Floats) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(centers.tolist())
+    _write("--out", path, text.getvalue())
+
+
+def _write(option: str, path: Path, contents: str | bytes) -> None:
     try:
-        write_atomically(path, text.getvalue())
+        write_atomically(path, contents)
     except OSError as error:
-        raise UsageError(f"--out {path} cannot be written: {error.strerror}.") from None
+        raise UsageError(f"{option} {path} cannot be written: {error.strerror}.") from None

@@ -82,7 +82,6 @@ def _result(
 ) -> dict[str, Any]:
     from dpkv import __version__
 
-    scaled = domain is not None and domain.working is not domain
     return {
         "schema_version": 1,
         "kind": "seeding",
@@ -94,7 +93,7 @@ def _result(
         "n_invalid": table.n_invalid,
         "columns": list(table.columns),
         "domain": None if domain is None else domain.to_dict(),
-        "coordinates": "unit cube" if scaled else "as given",
+        "coordinates": "as given" if domain is None else domain.coordinates,
         **trials.to_dict(),
         "centers": centers.tolist(),
         "centers_file": str(out),

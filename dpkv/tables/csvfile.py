@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpkv.errors import TableError
 from dpkv.kernels import N_THREADS
 from dpkv.tables.chunk import Chunk
-from dpkv.tables.naming import choose_columns, default_names, not_numeric
+from dpkv.tables.naming import choose_columns, default_names, is_number, not_numeric
 from dpkv.tables.scan import walk_records
 
 BLOCK_BYTES = 1 << 23
@@ -276,11 +276,7 @@ def _is_header(path: Path, cells: list[str]) -> bool:
 
 
 def _looks_numeric(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell
+    return is_number(cell) and "_" not in cell
 
 
 def _is_number(cells: pd.Series) -> NDArray[np.bool_]:

@@ -33,7 +33,7 @@ def choose_columns(
         raise TableError("columns must name at least one column.")
     unknown = [name for name in wanted if name not in available or not name]
     if unknown:
-        names = [] if any(map(_is_number, available)) else available  # numbers may be a record
+        names = [] if any(map(is_number, available)) else available  # numbers may be a record
         advice = f"choose from {quoted(names)}" if names else "check the names, or --header"
         raise TableError(f"{path} has no column {quoted(unknown)}: {advice}.")
     if len(set(wanted)) < len(wanted):
@@ -41,9 +41,10 @@ def choose_columns(
     return tuple(wanted)
 
 
-def _is_number(name: str) -> bool:
+def is_number(text: str) -> bool:
+    """Tell whether Python reads the text as a number."""
     try:
-        float(name)
+        float(text)
     except ValueError:
         return False
     return True

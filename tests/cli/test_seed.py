@@ -18,6 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENTS = ROOT / "datasets" / "clinic_patients.csv"
 
 
+def run_program(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
 def centers_of(path: Path) -> tuple[list[str], np.ndarray]:
     rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     return rows[0], np.array(rows[1:], dtype=float)
@@ -131,9 +137,7 @@ def test_a_stopped_reading_leaves_no_half_written_copy(tmp_path: Path) -> None:
         f"sys.argv = ['dpkv', 'seed', {str(PATIENTS)!r}, '--k', '2', '--memory-limit', '0']\n"
         "dpkv.cli.main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_program(program, tmp_path)
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -190,9 +194,7 @@ def test_an_unexpected_error_shows_no_message_of_its_own(tmp_path: Path) -> None
         f"sys.argv = ['dpkv', 'seed', {str(PATIENTS)!r}, '--k', '2']\n"
         "dpkv.cli.main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_program(program, tmp_path)
     assert done.returncode == 1
     assert "unexpected RuntimeError" in done.stderr
     assert "123.456" not in done.stderr + done.stdout
