@@ -40,6 +40,21 @@ class Grid(ABC):
     def diam2_squared(self) -> int:
         """Squared L2 diameter in steps."""
 
+    @property
+    @abstractmethod
+    def middle(self) -> Integers:
+        """A grid point in the middle of the domain."""
+
+    @property
+    @abstractmethod
+    def radius1(self) -> int:
+        """The largest L1 distance of a grid point from ``middle``, in steps."""
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return len(self.steps)
+
     @abstractmethod
     def clip(self, points: Integers) -> Integers:
         """Return integer points moved into the domain."""
@@ -79,6 +94,16 @@ class BoxGrid(Grid):
         """Squared L2 diameter in steps."""
         return sum(top * top for top in self.tops)
 
+    @property
+    def middle(self) -> Integers:
+        """The middle of the box, rounded down."""
+        return np.asarray(self.tops) // 2
+
+    @property
+    def radius1(self) -> int:
+        """The largest L1 distance of a grid point from ``middle``, in steps."""
+        return sum(top - top // 2 for top in self.tops)
+
     def clip(self, points: Integers) -> Integers:
         """Return the points moved into the box, column by column."""
         return np.clip(points, 0, np.asarray(self.tops))
@@ -105,6 +130,16 @@ class L1BallGrid(Grid):
     def diam2_squared(self) -> int:
         """Squared L2 diameter in steps."""
         return (2 * self.reach) ** 2
+
+    @property
+    def middle(self) -> Integers:
+        """The center of the ball."""
+        return np.zeros(len(self.steps), np.int64)
+
+    @property
+    def radius1(self) -> int:
+        """The largest L1 distance of a grid point from ``middle``, in steps."""
+        return self.reach
 
     def clip(self, points: Integers) -> Integers:
         """Return the nearest points within reach in L2: exact soft thresholding."""

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 Float64s = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Integers = NDArray[np.signedinteger[Any]]
 Kernel = Callable[..., Any]
 
 BLOCK = 256
@@ -142,7 +143,8 @@ def lower_nearest(  # type: ignore[no-untyped-def]
 ):
     """Account for all of ``centers`` in blocks first..last, reading the records once.
 
-    Empty ``weights`` means all one.
+    Empty ``weights`` means all one. Integer points with int64 ``nearest``, ``weights`` and ``sums``
+    are handled exactly.
     """
     n_centers = len(centers)
     for block in range(first, last):
@@ -154,7 +156,7 @@ def lower_nearest(  # type: ignore[no-untyped-def]
         while c < n_centers:
             _lower_block(points, centers[c], nearest, start, stop)
             c += 1
-        total = 0.0
+        total = sums.dtype.type(0)
         if weights.size:
             for i in range(start, stop):
                 total += weights[i] * nearest[i]
@@ -271,11 +273,11 @@ def _clusters(  # type: ignore[no-untyped-def]
     points, centers_by_feature, weights, sums, masses, potentials, n_parts, first, last
 ):
     n_records, features = points.shape
-    reach = np.empty(centers_by_feature.shape[1], points.dtype)
+    reach = np.empty(centers_by_feature.shape[1], centers_by_feature.dtype)
     for part in range(first, last):
         for i in range(n_records * part // n_parts, n_records * (part + 1) // n_parts):
             best = _closest(points, i, centers_by_feature, reach)
-            weight = weights[i] if weights.size else 1.0
+            weight = weights[i] if weights.size else weights.dtype.type(1)
             potentials[part] += weight * reach[best]
             masses[part, best] += weight
             for j in range(features):
@@ -297,6 +299,20 @@ def clusters(
     arrays = (points, by_feature, or_empty(weights), sums, masses, potentials)
     over_blocks(_clusters, parts, work, *arrays, parts)
     return sums.sum(axis=0), masses.sum(axis=0), float(potentials.sum())
+
+
+def integer_clusters(points: Integers, centers: Integers) -> tuple[Integers, Integers]:
+    """Return the sum of the points of each cluster and their count, exactly.
+
+    No sum can leave int64 while there are at most 2^63 / max|coordinate| points.
+    """
+    parts = 16
+    sums = np.zeros((parts, *centers.shape), np.int64)
+    counts, potentials = np.zeros((parts, len(centers)), np.int64), np.zeros(parts)
+    by_feature = np.ascontiguousarray(centers.T, dtype=np.int64)
+    arrays = (points, by_feature, np.empty(0, np.int64), sums, counts, potentials)
+    over_blocks(_clusters, parts, points.size * len(centers), *arrays, parts)
+    return sums.sum(axis=0), counts.sum(axis=0)
 
 
 # -- extent ---------------------------------------------------------------------------------------

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import SupportsIndex
+from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpkv.distortions import SQUARED_EUCLIDEAN, Distortion
 from dpkv.domain import Domain
 from dpkv.errors import ParameterError, UsageError
 from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.densities import Density, Dirac
-from dpkv.seeding.nearest import draw_index, keep_nearest
+from dpkv.seeding.nearest import Nearest, draw_index, keep_nearest
 from dpkv.seeding.probes import IdentityProbe, Probe
 from dpkv.validation import (
     as_generator,
@@ -93,34 +94,111 @@ def kvariates(
     generator = as_generator(rng)
     distortion.check(records)
 
-    draws = np.empty((k, records.shape[1]), records.dtype)
-    centers, references = np.empty_like(draws), np.empty_like(draws)
-    indices = np.empty(k, np.int64)
-    uniform_rounds: list[int] = []
     by_distance = k > 1 and math.isfinite(smoothing)
-    nearest = keep_nearest(records, weight, probe, distortion) if by_distance else None
+    picker = _FloatPicker(
+        nearest=keep_nearest(records, weight, probe, distortion) if by_distance else None,
+        probe=probe,
+        weight=weight,
+        opening=opening,
+        n_records=len(records),
+        smoothing=smoothing,
+        rng=generator,
+    )
 
-    for t in range(k):
+    def draw(index: int) -> Floats:
+        drawn = density.sample(records, index, generator)
+        if not np.isfinite(drawn).all():
+            raise UsageError("density must return finite numbers: check its parameters.")
+        return drawn
+
+    def settle(drawn: Floats) -> Floats:
+        center = drawn if domain is None else domain.clip(drawn[np.newaxis])[0]
+        if reference == "released":
+            distortion.check(center[np.newaxis])
+        return center
+
+    return seeding_rounds(records, k, picker, draw=draw, settle=settle, reference=reference)
+
+
+class Picker(Protocol):
+    """How a round picks a record."""
+
+    def add(self, center: NDArray[Any]) -> None:
+        """Account for one more center."""
+
+    def by_distance(self) -> int | None:
+        """Pick in proportion to D_t plus smoothing, or None where that is zero for every record."""
+
+    def plainly(self, round_: int) -> int:
+        """Pick where distances do not decide: in round 1, and where all of them are zero."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether distances decide at all; Forgy's seeding never measures."""
+
+
+def seeding_rounds(
+    records: NDArray[Any],
+    n_clusters: int,
+    picker: Picker,
+    *,
+    draw: Callable[[int], NDArray[Any]],
+    settle: Callable[[NDArray[Any]], NDArray[Any]],
+    reference: str = "released",
+) -> Seeding:
+    """Run Algorithm 0: in every round pick a record, draw a center from its density, remember it.
+
+    The only seeding loop there is. Simulations run it on floats, releases on an integer grid with
+    exact draws; they differ in the parts handed in. ``settle`` moves a draw into the domain.
+    """
+    draws = np.empty((n_clusters, records.shape[1]), records.dtype)
+    centers, references = np.empty_like(draws), np.empty_like(draws)
+    indices = np.empty(n_clusters, np.int64)
+    uniform_rounds: list[int] = []
+    for t in range(n_clusters):
         index = None
-        if t > 0 and nearest is not None:
-            nearest.add(references[t - 1])
-            index = nearest.draw(smoothing, generator)
+        if t > 0 and picker.measures:
+            picker.add(references[t - 1])
+            index = picker.by_distance()
             if index is None:
                 uniform_rounds.append(t + 1)
         if index is None:
-            if t == 0 and opening is not None:
-                index = draw_index(opening, generator)
-            else:
-                index = _draw_eligible(probe, t + 1, weight, len(records), generator)
+            index = picker.plainly(t + 1)
         indices[t] = index
-        draws[t] = density.sample(records, index, generator)
-        if not np.isfinite(draws[t]).all():
-            raise UsageError("density must return finite numbers: check its parameters.")
-        centers[t] = draws[t] if domain is None else domain.clip(draws[t : t + 1])[0]
+        draws[t] = draw(index)
+        centers[t] = settle(draws[t])
         references[t] = centers[t] if reference == "released" else records[index]
-        distortion.check(references[t : t + 1])
-
     return Seeding(centers, indices, draws, tuple(uniform_rounds))
+
+
+@dataclass(frozen=True, eq=False)
+class _FloatPicker:
+    """Floating-point draws from a numpy Generator: for simulation."""
+
+    nearest: Nearest | None
+    probe: Probe
+    weight: Float64s | None
+    opening: Float64s | None
+    n_records: int
+    smoothing: float
+    rng: np.random.Generator
+
+    @property
+    def measures(self) -> bool:
+        return self.nearest is not None
+
+    def add(self, center: Floats) -> None:
+        assert self.nearest is not None
+        self.nearest.add(center)
+
+    def by_distance(self) -> int | None:
+        assert self.nearest is not None
+        return self.nearest.draw(self.smoothing, self.rng)
+
+    def plainly(self, round_: int) -> int:
+        if round_ == 1 and self.opening is not None:
+            return draw_index(self.opening, self.rng)
+        return _draw_eligible(self.probe, round_, self.weight, self.n_records, self.rng)
 
 
 def _smoothing(gamma: float, domain: Domain | None) -> float:

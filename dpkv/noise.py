@@ -1,0 +1,118 @@
+"""Randomness for mechanisms: exact and from the operating system, or seeded and for study only.
+
+A mechanism draws through ``Entropy`` and cannot tell which it was given, so a seeded simulation
+runs the very code of a release. Only ``OperatingSystemEntropy`` may serve a release: it takes no
+seed, its integers come from ``secrets``, and its noise from OpenDP's sampler, which is exact for
+the rational number that the scale, a float, stands for. No probability passes through a float.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from fractions import Fraction
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpkv.errors import ParameterError
+from dpkv.validation import whole_number
+
+Int64s = NDArray[np.int64]
+
+_FARTHEST = 2**62  # noise beyond it is cut, so that no later sum or difference can overflow
+
+
+class Entropy(Protocol):
+    """What mechanisms draw from."""
+
+    def below(self, bound: int) -> int:
+        """Return a uniform integer in [0, bound), for a bound of any size."""
+
+    def add_laplace(self, values: Int64s, scale: float) -> Int64s:
+        """Return the values plus independent discrete Laplace noise, P(z) ~ exp(-|z| / scale)."""
+
+    def generator(self) -> np.random.Generator:
+        """Return a numpy Generator for steps whose probabilities no privacy proof relies on."""
+
+
+class OperatingSystemEntropy:
+    """The only entropy of a release. There is no seed."""
+
+    def below(self, bound: int) -> int:
+        """Return a uniform integer in [0, bound)."""
+        return secrets.randbelow(bound)
+
+    def add_laplace(self, values: Int64s, scale: float) -> Int64s:
+        """Return the values plus discrete Laplace noise, sampled exactly by OpenDP."""
+        noisy = _opendp_laplace(scale)(values.reshape(-1).tolist())
+        return _cut(np.asarray(noisy, dtype=np.int64)).reshape(values.shape)
+
+    def generator(self) -> np.random.Generator:
+        """Return a numpy Generator seeded by the operating system."""
+        return np.random.default_rng()
+
+
+class SeededEntropy:
+    """Reproducible draws, for simulation: what they produce must never be released."""
+
+    def __init__(self, seed: int | np.random.SeedSequence) -> None:
+        if not isinstance(seed, np.random.SeedSequence):
+            seed = np.random.SeedSequence(whole_number("seed", seed, at_least=0))
+        self._rng = np.random.default_rng(seed)
+
+    def below(self, bound: int) -> int:
+        """Return a uniform integer in [0, bound), by rejection."""
+        bits = (bound - 1).bit_length()
+        n_bytes = -(-bits // 8)
+        while True:
+            drawn = int.from_bytes(self._rng.bytes(n_bytes)) >> (8 * n_bytes - bits)
+            if drawn < bound:
+                return drawn
+
+    def add_laplace(self, values: Int64s, scale: float) -> Int64s:
+        """Return the values plus the difference of two geometric variables.
+
+        The floor of an exponential variable of mean ``scale`` is geometric with ratio
+        exp(-1/scale), and the difference of two such is discrete Laplace.
+        """
+        if scale == 0.0:
+            return values
+        geometric = np.floor(self._rng.exponential(scale, (2, *values.shape)))
+        noise = np.clip(geometric[0] - geometric[1], -float(_FARTHEST), float(_FARTHEST))
+        return _cut(values + noise.astype(np.int64))
+
+    def generator(self) -> np.random.Generator:
+        """Return the seeded numpy Generator."""
+        return self._rng
+
+
+def smallest_scale(sensitivity: int, eps: float) -> float:
+    """Return the least float b with sensitivity / b <= eps, both compared exactly."""
+    if sensitivity == 0:
+        return 0.0
+    scale = sensitivity / eps
+    while math.isfinite(scale) and Fraction(sensitivity) > Fraction(scale) * Fraction(eps):
+        scale = math.nextafter(scale, math.inf)
+    if not math.isfinite(scale):
+        raise ParameterError("eps", "large enough for a finite noise", eps)
+    return scale
+
+
+def _cut(values: Int64s) -> Int64s:
+    return np.clip(values, -_FARTHEST, _FARTHEST)
+
+
+@cache
+def _opendp_laplace(scale: float) -> Any:
+    """Return OpenDP's measurement: integers in, integers plus discrete Laplace noise out."""
+    from opendp.domains import atom_domain, vector_domain  # noqa: PLC0415 (slow to import)
+    from opendp.measurements import make_laplace  # noqa: PLC0415
+    from opendp.metrics import l1_distance  # noqa: PLC0415
+    from opendp.mod import enable_features  # noqa: PLC0415
+
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
+    return make_laplace(*space, scale=scale)
