@@ -17,11 +17,19 @@ if TYPE_CHECKING:
     from dpkv.domain import Box as Box
     from dpkv.domain import Domain as Domain
     from dpkv.domain import L1Ball as L1Ball
+    from dpkv.errors import BudgetError as BudgetError
     from dpkv.errors import DomainError as DomainError
     from dpkv.errors import DpkvError as DpkvError
+    from dpkv.errors import LedgerError as LedgerError
     from dpkv.errors import ParameterError as ParameterError
     from dpkv.errors import TableError as TableError
     from dpkv.errors import UsageError as UsageError
+    from dpkv.errors import VerificationError as VerificationError
+    from dpkv.estimator import KVariates as KVariates
+    from dpkv.releases import Release as Release
+    from dpkv.releases import ReleaseRecord as ReleaseRecord
+    from dpkv.releases import release as release
+    from dpkv.releases import simulate as simulate
     from dpkv.seeding import assign as assign
     from dpkv.seeding import estimate_optimum as estimate_optimum
     from dpkv.seeding import expected_potential_bound as expected_potential_bound
@@ -36,15 +44,21 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Box": "dpkv.domain",
+    "BudgetError": "dpkv.errors",
     "Calibration": "dpkv.calibration",
     "Domain": "dpkv.domain",
     "DomainError": "dpkv.errors",
     "DpkvError": "dpkv.errors",
+    "KVariates": "dpkv.estimator",
     "L1Ball": "dpkv.domain",
+    "LedgerError": "dpkv.errors",
     "ParameterError": "dpkv.errors",
+    "Release": "dpkv.releases",
+    "ReleaseRecord": "dpkv.releases",
     "Table": "dpkv.tables",
     "TableError": "dpkv.errors",
     "UsageError": "dpkv.errors",
+    "VerificationError": "dpkv.errors",
     "assign": "dpkv.seeding",
     "calibrate": "dpkv.calibration",
     "estimate_optimum": "dpkv.seeding",
@@ -56,6 +70,8 @@ _HOME = {
     "noise_terms": "dpkv.seeding",
     "potential": "dpkv.seeding",
     "read_table": "dpkv.tables",
+    "release": "dpkv.releases",
+    "simulate": "dpkv.releases",
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604

@@ -2,16 +2,21 @@
 
     DpkvError                  exit code 1
     ├── UserInterruptError     exit code 130: Ctrl-C
+    ├── VerificationError      exit code 3: a record, or a ledger, that does not check out
+    ├── BudgetError            exit code 4: the privacy budget has not enough left
     └── UsageError             exit code 2: the caller can mend it
         ├── ParameterError     a parameter is outside its allowed values
         ├── DomainError        bounds that do not describe a domain
-        └── TableError         a table that cannot be read as numbers
+        ├── TableError         a table that cannot be read as numbers
+        └── LedgerError        the ledger is damaged, foreign, read-only, full or locked
 
 A message is one sentence: which parameter, what it must be, what was received, what to do.
 It never shows the value of a record.
 """
 
 from __future__ import annotations
+
+from decimal import Decimal
 
 
 class DpkvError(Exception):
@@ -24,6 +29,31 @@ class UserInterruptError(DpkvError):
     """The person at the terminal pressed Ctrl-C."""
 
     exit_code = 130
+
+
+class VerificationError(DpkvError):
+    """A record, or a ledger, that does not check out."""
+
+    exit_code = 3
+
+
+class BudgetError(DpkvError):
+    """The privacy budget has not enough left; the figures are for replace-one neighbours."""
+
+    exit_code = 4
+
+    def __init__(
+        self, *, requested: Decimal, remaining: Decimal, difference: Decimal, doubled: bool = False
+    ) -> None:
+        self.requested = requested
+        self.remaining = remaining
+        self.difference = difference
+        unit = "replace-one; an add-remove eps counts twice" if doubled else "replace-one"
+        super().__init__(
+            f"budget refused: requested eps {requested:f}, remaining {remaining:f}, short by "
+            f"{difference:f} ({unit}); nothing was charged or written. Ask for a smaller eps, or "
+            "have whoever answers for the data raise the budget."
+        )
 
 
 class UsageError(DpkvError, ValueError):
@@ -48,3 +78,7 @@ class DomainError(UsageError):
 
 class TableError(UsageError):
     """A table that cannot be read as numeric records."""
+
+
+class LedgerError(UsageError):
+    """The budget ledger is damaged, foreign, read-only, full or locked."""

@@ -63,6 +63,10 @@ class Grid(ABC):
     def quantise(self, values: Floats) -> Integers:
         """Return, for rows in the user's coordinates, a nearby point of the grid."""
 
+    @abstractmethod
+    def spread(self, uniform: Float64s) -> Integers:
+        """Return grid points for rows of the unit cube, covering the domain as those cover it."""
+
     def restore(self, points: Integers) -> Float64s:
         """Return grid points in the user's coordinates."""
         return np.asarray(self.origin + points * np.asarray(self.steps))
@@ -108,6 +112,10 @@ class BoxGrid(Grid):
         """Return the points moved into the box, column by column."""
         return np.clip(points, 0, np.asarray(self.tops))
 
+    def spread(self, uniform: Float64s) -> Integers:
+        """Stretch the unit cube to the box."""
+        return self.clip(np.rint(uniform * np.asarray(self.tops)).astype(np.int64))
+
     def quantise(self, values: Floats) -> Integers:
         """Return the nearest grid point of each row."""
         return np.clip(np.rint(self._offsets(values)), 0, self.tops).astype(np.int64)
@@ -147,6 +155,10 @@ class L1BallGrid(Grid):
         for row in np.flatnonzero(sizes.sum(axis=1) > self.reach):
             sizes[row] = _shortened(sizes[row], self.reach)
         return np.asarray(np.sign(points) * sizes)
+
+    def spread(self, uniform: Float64s) -> Integers:
+        """Stretch the unit cube to the cube around the ball, and clip."""
+        return self.clip(np.rint((2.0 * uniform - 1.0) * self.reach).astype(np.int64))
 
     def quantise(self, values: Floats) -> Integers:
         """Round each offset toward zero, so that a row inside the ball stays inside.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from decimal import Decimal, InvalidOperation
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -20,6 +21,10 @@ LARGEST_MAGNITUDE = float(2**53)
 
 LARGEST_TOTAL_WEIGHT = 1e200
 """Beyond it a weighted sum of squares could overflow."""
+
+
+LARGEST_EPS = 1_000_000
+"""Beyond it a privacy parameter promises nothing, and a ledger's sums could overflow."""
 
 
 def whole_number(name: str, value: SupportsIndex, *, at_least: int) -> int:
@@ -62,6 +67,26 @@ def _as_float(name: str, value: float) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         raise ParameterError(name, "a number", value) from None
+
+
+def exact_eps(name: str, value: float | str | Decimal) -> Decimal:
+    """Return a privacy parameter as the decimal number a person wrote: 0.1 is one tenth exactly.
+
+    A float stands for the shortest decimal that rounds to it.
+    """
+    try:
+        number = value if isinstance(value, Decimal) else Decimal(str(value).strip())
+    except InvalidOperation:
+        raise ParameterError(name, "a number", value) from None
+    if isinstance(value, bool) or not (number.is_finite() and 0 < number <= LARGEST_EPS):
+        raise ParameterError(name, f"greater than 0 and at most {LARGEST_EPS}", value)
+    return number
+
+
+def float_below(value: Decimal) -> float:
+    """Return the largest float that is not above a positive ``value``."""
+    number = float(value)
+    return number if Decimal(number) <= value else math.nextafter(number, 0.0)
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

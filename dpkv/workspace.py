@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _KEY_BYTES = 32
 _HASHED_ROWS = 1 << 16
+_HASHED_BYTES = 1 << 20
 
 
 def private_folder(workspace: Path, name: str) -> Path:
@@ -57,15 +58,25 @@ def remove_if_empty(workspace: Path, name: str) -> None:
             workspace.rmdir()
 
 
-def fingerprint(values: Floats, columns: Sequence[str], workspace: Path) -> str:
-    """Return a keyed hash of a table: tells the same table again, and nothing without the key.
+def array_fingerprint(values: Floats, workspace: Path) -> str:
+    """Return a keyed hash of records: tells the same ones again, and nothing without the key.
 
-    A plain hash would let anyone test a guess of the whole table.
+    A plain hash would let anyone test a guess of the whole table. Float32 and float64 arrays of
+    the same numbers are the same.
     """
     digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
-    digest.update(json.dumps([list(columns), list(values.shape), str(values.dtype)]).encode())
+    digest.update(json.dumps(list(values.shape)).encode())
     for start in range(0, len(values), _HASHED_ROWS):
-        digest.update(values[start : start + _HASHED_ROWS].tobytes())
+        digest.update(values[start : start + _HASHED_ROWS].astype("<f8").tobytes())
+    return digest.hexdigest()
+
+
+def file_fingerprint(path: Path, workspace: Path) -> str:
+    """Return a keyed hash of a file's bytes: the same table whichever of its columns are used."""
+    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
+    with path.open("rb") as file:
+        while block := file.read(_HASHED_BYTES):
+            digest.update(block)
     return digest.hexdigest()
 
 
@@ -73,26 +84,52 @@ def _secret_key(workspace: Path) -> bytes:
     """Return the workspace's key, made when it is first needed."""
     path = private_folder(workspace, "keys") / "fingerprint.key"
     if not path.exists():
-        handle, temporary = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)  # the first of two that race wins, and both read its key
-        Path(temporary).unlink()
+        write_once(path, secrets.token_bytes(_KEY_BYTES))
     return path.read_bytes()
 
 
 def write_atomically(path: Path, contents: str | bytes) -> None:
     """Write a whole file, for its owner alone, or nothing: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    with _finished_file(path, contents) as temporary:
+        temporary.replace(path)
+
+
+def write_once(path: Path, contents: str | bytes) -> bool:
+    """Write a whole file unless there is one already; tell whether it was written.
+
+    The first of two that race wins, and nobody ever sees half of it.
+    """
+    with _finished_file(path, contents) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+    sync_folder(path.parent)
+    return True
+
+
+@contextlib.contextmanager
+def _finished_file(path: Path, contents: str | bytes) -> Iterator[Path]:
+    """Yield a file beside ``path`` that holds the contents on disk, and remove it if it is left."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(contents.encode() if isinstance(contents, str) else contents)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
+        yield temporary
+    finally:
         with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
+            temporary.unlink()
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's list of files to the disk, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import SupportsIndex
 
 from dpkv.errors import ParameterError
@@ -55,7 +56,7 @@ class AmplifiedCertificate:
     @property
     def spent(self) -> float:
         """The eps that ``eps_tilde`` costs, rounded up; never above ``eps``."""
-        return _rounded_up(exact_cost(self.eps_tilde, self.n_records, self.n_clusters, self.gamma))
+        return float_above(exact_cost(self.eps_tilde, self.n_records, self.n_clusters, self.gamma))
 
     def sigma(self, diam1: float) -> float:
         """Return the noise's standard deviation for a domain of this L1 diameter, rounded up."""
@@ -72,29 +73,57 @@ def rounded_sigma(diam1: float, eps_tilde: float) -> float:
     return sigma
 
 
-def selection_weight(n_records: int, gamma: float, context: Context) -> Decimal:
+def selection_weight(n_records: int, gamma: float | Fraction, context: Context) -> Decimal:
     """Return w, the largest selection probability of one record in a round after the first."""
     if math.isinf(gamma):
         return context.divide(Decimal(1), Decimal(n_records))
-    smoothing = Decimal(gamma)
-    above = context.add(Decimal(1), smoothing)
-    return context.divide(above, context.fma(smoothing, Decimal(n_records), Decimal(1)))
+    smoothing = Fraction(gamma)
+    return _quotient((1 + smoothing) / (1 + smoothing * n_records), context)
 
 
-def exact_cost(eps_tilde: float, n_records: int, n_clusters: int, gamma: float) -> Decimal:
+def exact_cost(
+    eps_tilde: float | Fraction, n_records: int, n_clusters: int, gamma: float | Fraction
+) -> Decimal:
     """Return eps of Theorem A for rho = exp(eps_tilde), rounded up in the 50th significant digit.
 
     Every operation names its context: Python's default one has 28 digits, and 1 + 1e-300 needs 300.
     """
-    x = Decimal(eps_tilde)
-    if n_records == 1:
-        return x  # k is 1 as well; not a digit to round
-    lost = max(0, -x.adjusted()) + Decimal(n_records).adjusted()
-    context = Context(prec=_DIGITS + lost)
-    first = _round_cost(x, context.divide(Decimal(1), Decimal(n_records)), context)
-    later = _round_cost(x, selection_weight(n_records, gamma, context), context)
+    first, later = round_costs(eps_tilde, n_records, gamma)
+    if n_clusters == 1:
+        return first
+    context = Context(prec=_DIGITS)
     total = context.fma(Decimal(n_clusters - 1), later, first)
     return context.multiply(total, _UPWARDS)
+
+
+def round_costs(
+    eps_tilde: float | Fraction, n_records: int, gamma: float | Fraction
+) -> tuple[Decimal, Decimal]:
+    """Return what the first round costs, and what every later one does, each rounded up."""
+    exact = Fraction(eps_tilde)
+    if n_records == 1:  # there is no later round; not a digit to round where eps~ is a float
+        return (upward_decimal(exact),) * 2
+    rough = _quotient(exact, Context(prec=_DIGITS))
+    context = Context(prec=_DIGITS + max(0, -rough.adjusted()) + Decimal(n_records).adjusted())
+    x = _quotient(exact, context)
+    weights = (
+        context.divide(Decimal(1), Decimal(n_records)),
+        selection_weight(n_records, gamma, context),
+    )
+    first, later = (context.multiply(_round_cost(x, w, context), _UPWARDS) for w in weights)
+    return first, later
+
+
+def upward_decimal(value: Fraction) -> Decimal:
+    """Return a rational as a Decimal: exactly where it is a float's value, else rounded up."""
+    if value.denominator & (value.denominator - 1) == 0:
+        digits = len(str(value.numerator)) + value.denominator.bit_length()
+        return _quotient(value, Context(prec=digits + 1))
+    return _quotient(value, Context(prec=_DIGITS, rounding=ROUND_CEILING))
+
+
+def _quotient(value: Fraction, context: Context) -> Decimal:
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
 
 
 def _round_cost(x: Decimal, weight: Decimal, context: Context) -> Decimal:
@@ -163,6 +192,7 @@ def uniform_pick_ceiling(eps: float, n_records: SupportsIndex) -> float:
     return _ceiling(positive_finite("eps", eps), m)
 
 
-def _rounded_up(value: Decimal) -> float:
+def float_above(value: Decimal) -> float:
+    """Return the least float that is not below ``value``."""
     number = float(value)
     return number if Decimal(number) >= value else math.nextafter(number, math.inf)

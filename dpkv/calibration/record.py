@@ -139,6 +139,9 @@ class Calibration(_Record):
     columns: tuple[str, ...] | None = None
     data_file: str | None = None
     data_fingerprint: str | None = None
+    """A keyed hash of the file: tells whether it is still the table that was calibrated."""
+    header: bool | None = None
+    invalid: str = "refuse"
     domain: dict[str, Any]
     coordinates: str
     radius: Radius

@@ -18,8 +18,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from dpkv import __version__
+from dpkv.cli import ledger
 from dpkv.cli.calibrate import calibrate
+from dpkv.cli.release import release, simulate
 from dpkv.cli.seed import seed
+from dpkv.cli.verify import verify
 from dpkv.errors import DpkvError, UserInterruptError
 
 app = typer.Typer(
@@ -46,8 +49,17 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (calibrate, seed):
+for _command in (calibrate, release, verify, simulate, seed):
     app.command(_command.__name__)(_interruptible(_command))
+
+_ledger = typer.Typer(
+    name="ledger",
+    help="What every data set has spent, its budget, and whether the chain of entries holds.",
+    no_args_is_help=True,
+)
+for _name in ("show", "set-budget", "verify"):
+    _ledger.command(_name)(_interruptible(getattr(ledger, _name.replace("-", "_"))))
+app.add_typer(_ledger)
 
 
 def _show_version(wanted: bool) -> None:

@@ -9,13 +9,12 @@ import typer
 
 from dpkv.cli import options, output
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.reading import TableOptions
+from dpkv.cli.reading import WORKSPACE, TableOptions, Watched
 
 if TYPE_CHECKING:
     from dpkv.calibration import Calibration
     from dpkv.calibration.record import Row
 
-WORKSPACE = Path(".dpkv")
 _END_TO_END = "eps-DP end to end, whatever the data"
 _LEAKED = "not end to end here, the bounds were read from the data"
 _TOO_NOISY = 0.25  # of the domain's diameter
@@ -68,13 +67,13 @@ def calibrate(
     """
     from dpkv.calibration import DEFAULT_K, Settings, calibrate_working
     from dpkv.validation import whole_number
-    from dpkv.workspace import fingerprint
 
     settings = Settings(eps, gamma, method, n_est, radius_convention)  # type: ignore[arg-type]
     whole_number("seed", seed, at_least=0)
     wanted = None if k is None else options.parse_counts(k)
     output.check_plot_target(plot)
     table = TableOptions(data, columns, header, bounds, scale, invalid, memory_limit)
+    file = Watched(data)
     prepared = table.read(data_bounds=True)
     assert prepared.domain is not None
     working = prepared.working.astype("float64", copy=False)
@@ -86,9 +85,9 @@ def calibrate(
         update={
             "columns": prepared.table.columns,
             "data_file": str(data.resolve()),
-            "data_fingerprint": fingerprint(
-                prepared.table.values, prepared.table.columns, WORKSPACE
-            ),
+            "data_fingerprint": file.fingerprint(WORKSPACE),
+            "header": header,
+            "invalid": invalid,
         }
     )
     if plot is not None:
@@ -142,14 +141,17 @@ def _advise(record: Calibration) -> None:
     """Say what to do next."""
     least = min(record.rows, key=lambda row: row.certified.noise_share)
     if record.domain["source"] == "data":
-        print("next: find bounds that are public, and calibrate again with --bounds")
+        print(
+            "next: find bounds that are public, and calibrate again with --bounds; or let a\n"
+            f"release find them privately: dpkv release --k {least.k} --bounds private"
+        )
     elif least.certified.noise_share > _TOO_NOISY:
         print(
             "next: every centre drowns in noise here: narrow the bounds, raise eps, use fewer "
             "columns,\nor gather more records"
         )
     else:
-        print("next: choose a k whose centres move little, and keep eps, gamma and bounds for it")
+        print(f"next: choose a k whose centres move little, as in dpkv release --k {least.k}")
 
 
 def _certified_cells(row: Row) -> list[str]:

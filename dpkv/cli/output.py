@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpkv.errors import UsageError
-from dpkv.workspace import private_folder, write_atomically
+from dpkv.workspace import private_folder, sync_folder, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,6 +54,51 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]
     console.print(table)
 
 
+def print_facts(title: str, rows: Sequence[Sequence[str]]) -> None:
+    """Print a small table of names and what they are."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE, show_header=False)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(highlight=False, markup=False)
+    console.print(title, style="bold", soft_wrap=True)
+    console.print(table)
+
+
+def check_new_folder(path: Path) -> Path:
+    """Return where a new folder goes; refuse one that holds something, before work is done."""
+    if path.is_dir() and any(path.iterdir()):
+        raise UsageError(f"--out must be a new folder. {path} holds files: choose another.")
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"--out must be a new folder. {path} is a file: choose another.")
+    _check_parent("--out", path.resolve())
+    return path
+
+
+def write_folder(folder: Path, files: Mapping[str, str], *, private: bool) -> None:
+    """Write a folder with all its files, or nothing: it appears under its name when finished."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+        try:
+            for name, text in files.items():
+                write_atomically(unfinished / name, text)
+                if not private:
+                    (unfinished / name).chmod(0o644)
+            if not private:
+                unfinished.chmod(0o755)
+            unfinished.rename(folder)
+            sync_folder(folder.parent)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"--out {folder} cannot be written: {error.strerror}.") from None
+
+
 def check_target(path: Path, data: Path) -> Path:
     """Return where the output goes, links followed; refuse a bad place before any work is done."""
     path = path.resolve()
@@ -67,6 +113,10 @@ def _check_place(option: str, path: Path) -> None:
         raise UsageError(f"{option} must be a file. {path} is a directory: add a file name.")
     if path.exists() and not path.is_file():
         raise UsageError(f"{option} must be an ordinary file. {path} is not.")
+    _check_parent(option, path)
+
+
+def _check_parent(option: str, path: Path) -> None:
     home = next(parent for parent in path.parents if parent.exists())
     if not home.is_dir() or not os.access(home, os.W_OK):
         raise UsageError(f"{option} must be in a folder that can be written. {home} is not.")
@@ -110,11 +160,9 @@ def keep_record(workspace: Path, folder: str, created: str, text: str) -> Path:
 
 def write_centers(path: Path, columns: Sequence[str], centers: Floats) -> None:
     """Write centres as CSV, whole or not at all."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(centers.tolist())
-    _write("--out", path, text.getvalue())
+    from dpkv.tables.centers import centers_csv
+
+    _write("--out", path, centers_csv(columns, centers))
 
 
 def _write(option: str, path: Path, contents: str | bytes) -> None:

@@ -145,13 +145,15 @@ def seeding_rounds(
     draw: Callable[[int], NDArray[Any]],
     settle: Callable[[NDArray[Any]], NDArray[Any]],
     reference: str = "released",
+    dtype: type[np.generic] | None = None,
 ) -> Seeding:
     """Run Algorithm 0: in every round pick a record, draw a center from its density, remember it.
 
     The only seeding loop there is. Simulations run it on floats, releases on an integer grid with
-    exact draws; they differ in the parts handed in. ``settle`` moves a draw into the domain.
+    exact draws; they differ in the parts handed in. ``settle`` moves a draw into the domain;
+    ``dtype`` is what holds a draw, where the records' own does not.
     """
-    draws = np.empty((n_clusters, records.shape[1]), records.dtype)
+    draws = np.empty((n_clusters, records.shape[1]), dtype or records.dtype)
     centers, references = np.empty_like(draws), np.empty_like(draws)
     indices = np.empty(n_clusters, np.int64)
     uniform_rounds: list[int] = []

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpkv.errors import TableError
 from dpkv.kernels import Float64s, Floats
@@ -60,7 +61,7 @@ class RecordStore:
         self._chunks: list[Float64s] = []
         self._file: Any = None
         self._source = source
-        self._state = _state_of(source)
+        self._state = state_of(source)
         self._recipe = {"format": _FORMAT, **recipe}
         self._key = _hashed(self._recipe)
         # A copy and its note have the file's state in their names, so that no note can describe
@@ -101,7 +102,7 @@ class RecordStore:
 
     def finish(self, n_invalid: int) -> Kept:
         """Return all records."""
-        if _state_of(self._source) != self._state:
+        if state_of(self._source) != self._state:
             raise TableError(f"{self._source} was changed while it was read: run again.")
         if self._file is None:
             values = self._chunks[0] if len(self._chunks) == 1 else np.concatenate(self._chunks)
@@ -145,7 +146,8 @@ def _hashed(description: Any) -> str:
     return hashlib.sha256(json.dumps(description).encode()).hexdigest()[:24]
 
 
-def _state_of(source: Path) -> list[int]:
+def state_of(source: Path) -> list[int]:
+    """Return what changes whenever a file is written or replaced."""
     status = source.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
@@ -166,15 +168,21 @@ def _allocate(handle: int, size: int) -> None:
 
 
 def map_rows(
-    values: Floats, function: Callable[[Floats], Floats], *, mapped: bool, workspace: str | Path
-) -> Floats:
+    values: Floats,
+    function: Callable[[Floats], NDArray[Any]],
+    *,
+    mapped: bool,
+    workspace: str | Path,
+    dtype: type[np.generic] | None = None,
+) -> NDArray[Any]:
     """Apply a row-wise function: into memory, or into a nameless mapped file."""
+    kind = values.dtype if dtype is None else np.dtype(dtype)
     if not mapped:
-        target = np.empty_like(values)
+        target = np.empty(values.shape, kind)
     else:
         with tempfile.TemporaryFile(dir=private_folder(Path(workspace), "tables")) as file:
-            _allocate(file.fileno(), values.nbytes)
-            target = np.asarray(np.memmap(file, values.dtype, mode="r+", shape=values.shape))
+            _allocate(file.fileno(), values.size * kind.itemsize)
+            target = np.asarray(np.memmap(file, kind, mode="r+", shape=values.shape))
     for start in range(0, len(values), _MAP_ROWS):
         rows = slice(start, start + _MAP_ROWS)
         target[rows] = function(values[rows])

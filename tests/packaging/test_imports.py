@@ -14,15 +14,21 @@ HEAVY = ("numba", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "opendp",
 
 PUBLIC = [
     "Box",
+    "BudgetError",
     "Calibration",
     "Domain",
     "DomainError",
     "DpkvError",
+    "KVariates",
     "L1Ball",
+    "LedgerError",
     "ParameterError",
+    "Release",
+    "ReleaseRecord",
     "Table",
     "TableError",
     "UsageError",
+    "VerificationError",
     "__version__",
     "assign",
     "calibrate",
@@ -35,6 +41,8 @@ PUBLIC = [
     "noise_terms",
     "potential",
     "read_table",
+    "release",
+    "simulate",
 ]
 
 
@@ -53,7 +61,10 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         dpkv.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["seed", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["seed", "--help"], ["release", "--help"], ["ledger", "--help"], ["--version"]],
+)
 def test_help_answers_before_anything_heavy_is_imported(arguments: list[str]) -> None:
     program = (
         "import sys\n"

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from dpkv.errors import UsageError
-from dpkv.workspace import fingerprint, private_folder, write_atomically
+from dpkv.workspace import (
+    array_fingerprint,
+    file_fingerprint,
+    private_folder,
+    write_atomically,
+    write_once,
+)
 
 
 def mode(path: Path) -> int:
@@ -54,15 +60,14 @@ def test_a_dangling_gitignore_creates_nothing_elsewhere(tmp_path: Path) -> None:
     assert not (tmp_path / "victim").exists()
 
 
-def test_a_fingerprint_depends_on_values_names_and_key(tmp_path: Path) -> None:
-    values = np.arange(6.0).reshape(3, 2)
+def test_a_fingerprint_depends_on_values_and_key(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    first = fingerprint(values, ["a", "b"], here)
-    assert first == fingerprint(values.copy(), ["a", "b"], here)
-    assert first != fingerprint(values, ["a", "c"], here)
-    assert first != fingerprint(values + 1e-12, ["a", "b"], here)
-    assert first != fingerprint(values.reshape(2, 3), ["a", "b"], here)
-    assert first != fingerprint(values, ["a", "b"], there)
+    values = np.arange(6.0).reshape(3, 2)
+    first = array_fingerprint(values, here)
+    assert first == array_fingerprint(values.astype(np.float32), here)
+    assert first != array_fingerprint(values + 1e-12, here)
+    assert first != array_fingerprint(values.reshape(2, 3), here)
+    assert first != array_fingerprint(values, there)
     assert mode(here / "keys" / "fingerprint.key") == 0o600
 
 
@@ -79,4 +84,24 @@ def test_an_interrupted_write_leaves_the_old_file(
     with pytest.raises(OSError, match="no space"):
         write_atomically(path, "new")
     assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_files_fingerprint_is_of_its_bytes_and_the_key(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one.write_bytes(b"a\n1\n")
+    two.write_bytes(b"a\n1\n")
+    here, there = tmp_path / "here", tmp_path / "there"
+    first = file_fingerprint(one, here)
+    assert first == file_fingerprint(two, here), "a copy is the same table"
+    assert first != file_fingerprint(one, there), "another workspace, another key"
+    two.write_bytes(b"a\n2\n")
+    assert first != file_fingerprint(two, here)
+
+
+def test_what_is_written_once_stays(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert write_once(path, "first")
+    assert not write_once(path, "second")
+    assert path.read_text() == "first"
     assert list(tmp_path.iterdir()) == [path]

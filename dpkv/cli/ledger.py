@@ -1,0 +1,159 @@
+"""``dpkv ledger``: what every data set has spent, its budget, and whether the chain holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dpkv.cli import options, output
+from dpkv.cli.reading import WORKSPACE, Watched
+from dpkv.errors import LedgerError, UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from dpkv.ledger import Account, Entry, Ledger
+
+_SHOWN = 8  # characters of a fingerprint
+
+
+def show(as_json: options.AsJson = False) -> None:
+    """Show budgets, what was spent, and every entry.
+
+    Example:  dpkv ledger show
+    """
+    from dpkv.ledger import Ledger
+
+    ledger = Ledger(WORKSPACE)
+    accounts, entries = ledger.accounts(), ledger.entries()
+    if as_json:
+        output.print_json(
+            {
+                "schema_version": 1,
+                "kind": "ledger",
+                "visibility": "curator-only",
+                "neighbours": "replace-one",
+                "accounts": [_account_fields(account) for account in accounts],
+                "entries": [_entry_fields(entry) for entry in entries],
+            }
+        )
+        return
+    if not entries:
+        print("the ledger is empty: nothing was released from this folder")
+        return
+    output.print_table(
+        "budgets (eps, replace-one neighbours)",
+        ["data", "fingerprint", "budget", "spent", "left", "releases", "not end to end"],
+        [_account_cells(account) for account in accounts],
+    )
+    output.print_table(
+        "entries",
+        ["entry", "when (UTC)", "what", "data", "eps"],
+        [_entry_cells(e) for e in entries],
+    )
+    if any(account.n_conditional for account in accounts):
+        output.note(
+            "warning: some releases are conditional on the data: the sums are no end-to-end "
+            "guarantee."
+        )
+
+
+def set_budget(
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="The table, or its fingerprint from 'show'.")
+    ],
+    eps: Annotated[str, typer.Option(help="What all releases together may cost (replace-one).")],
+) -> None:
+    """Set what all releases of a table together may cost; later ones are refused beyond it.
+
+    Example:  dpkv ledger set-budget patients.csv --eps 3
+    """
+    from dpkv.ledger import Ledger
+    from dpkv.validation import exact_eps
+
+    amount = exact_eps("--eps", eps)
+    ledger = Ledger(WORKSPACE)
+    dataset, label = _dataset(ledger, data)
+    ledger.prepare()
+    ledger.set_budget(dataset=dataset, label=label, eps=amount)
+    account = ledger.account(dataset)
+    print(
+        f"{label}: budget {account.budget:f}, {account.spent:f} spent, {account.remaining:f} left "
+        "(replace-one neighbours)"
+    )
+
+
+def verify() -> None:
+    """Check every entry of the chain; exit code 3 where one was altered or is missing.
+
+    Example:  dpkv ledger verify
+    """
+    from dpkv.ledger import Ledger
+
+    ledger = Ledger(WORKSPACE)
+    try:
+        count = ledger.verify()
+    except LedgerError as error:
+        raise VerificationError(str(error)) from None
+    print(f"pass: {count} entries, chain unbroken")
+
+
+def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
+    """Return the fingerprint and the name of a table, given as a file or by its fingerprint."""
+    path = Path(data)
+    if path.is_file():
+        return Watched(path).fingerprint(WORKSPACE), path.name
+    known = [account for account in ledger.accounts() if account.dataset.startswith(data)]
+    if len(known) != 1 or len(data) < _SHOWN:
+        raise UsageError(
+            f"DATA must be a table's file or a fingerprint that 'dpkv ledger show' lists. "
+            f"Got {data!r} instead."
+        )
+    return known[0].dataset, known[0].label
+
+
+def _account_fields(account: Account) -> dict[str, Any]:
+    return {
+        "dataset": account.dataset,
+        "label": account.label,
+        "budget": None if account.budget is None else f"{account.budget:f}",
+        "spent": f"{account.spent:f}",
+        "remaining": None if account.remaining is None else f"{account.remaining:f}",
+        "releases": account.n_charges,
+        "not_end_to_end": account.n_conditional,
+    }
+
+
+def _entry_fields(entry: Entry) -> dict[str, Any]:
+    return {
+        "number": entry.number,
+        "kind": entry.kind,
+        "release_id": entry.release_id,
+        "dataset": entry.dataset,
+        "label": entry.label,
+        "eps": f"{entry.eps:f}",
+        "end_to_end": entry.end_to_end,
+        "neighbours": entry.neighbours,
+        "created": entry.created,
+        "digest": entry.digest,
+    }
+
+
+def _account_cells(account: Account) -> list[str]:
+    return [
+        account.label,
+        account.dataset[:_SHOWN],
+        "none" if account.budget is None else f"{account.budget:f}",
+        f"{account.spent:f}",
+        "-" if account.remaining is None else f"{account.remaining:f}",
+        str(account.n_charges),
+        str(account.n_conditional),
+    ]
+
+
+def _entry_cells(entry: Entry) -> list[str]:
+    what = "budget" if entry.kind == "budget" else f"release {entry.release_id}"
+    if entry.kind == "charge" and not entry.end_to_end:
+        what += " (conditional)"
+    when = entry.created[:16].replace("T", " ")
+    return [str(entry.number), when, what, entry.label, f"{entry.eps:f}"]

@@ -1,0 +1,230 @@
+"""``dpkv release`` and ``dpkv simulate``: centres that may be published, and a seeded rehearsal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpkv.cli import options, output
+from dpkv.cli.planning import Request, opened
+from dpkv.cli.reading import WORKSPACE
+from dpkv.errors import UserInterruptError
+
+if TYPE_CHECKING:
+    from dpkv.ledger import Ledger
+    from dpkv.releases import ReleaseRecord
+
+K = Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        help="The table; needs --eps and --bounds. Without it, the newest calibration of this "
+        "folder says which table, eps, bounds and columns.",
+        show_default=False,
+    ),
+]
+Eps = Annotated[
+    float | None,
+    typer.Option(help="What the whole release may cost (default: the calibration's)."),
+]
+MechanismName = Annotated[
+    str, typer.Option("--mechanism", help="kvariates, laplace, forgy, gupt or lloyd.")
+]
+CalibrationName = Annotated[
+    str,
+    typer.Option(
+        "--calibration",
+        help="certified; or published: the paper's noise, conditional on the data and no "
+        "end-to-end guarantee.",
+    ),
+]
+NeighboursName = Annotated[
+    str, typer.Option("--neighbours", help="replace-one, or add-remove (laplace, forgy, lloyd).")
+]
+BoundsChoice = Annotated[
+    str | None,
+    typer.Option(
+        "--bounds",
+        help="Where records may lie, as in 'dpkv calibrate'; or private: found with a share of "
+        "eps; or data: read off the records, which leaks.",
+    ),
+]
+BoundsShare = Annotated[
+    float, typer.Option(help="The share of eps that --bounds private may cost.")
+]
+Gamma = Annotated[
+    float | None, typer.Option(help="Smoothing of the D^2 picks (default: the calibration's, 0.1).")
+]
+Iterations = Annotated[int | None, typer.Option(help="Iterations of --mechanism lloyd.")]
+Clamp = Annotated[bool, typer.Option("--clamp/--no-clamp", help="Move centres into the bounds.")]
+
+_SHOWN_COLUMNS = 3
+_BOUNDS_TOLD = {
+    "given": "given, taken as public",
+    "private": "found privately, with {share:.0%} of eps",
+    "data": "READ FROM THE DATA, which leaks them",
+}
+
+
+def release(
+    k: K,
+    data: Data = None,
+    eps: Eps = None,
+    mechanism: MechanismName = "kvariates",
+    calibration: CalibrationName = "certified",
+    neighbours: NeighboursName = "replace-one",
+    bounds: BoundsChoice = None,
+    bounds_share: BoundsShare = 0.1,
+    gamma: Gamma = None,
+    iterations: Iterations = None,
+    clamp: Clamp = True,
+    out: Annotated[
+        Path, typer.Option(help="A new folder for the centres and their record.")
+    ] = Path("release"),
+    release_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            help="An id for the release: asking again with it repeats that release, charged once.",
+        ),
+    ] = None,
+    sign: Annotated[
+        Path | None, typer.Option(help="Sign the record with this Ed25519 key (PEM).")
+    ] = None,
+    columns: options.Columns = None,
+    header: options.Header = None,
+    scale: options.Scale = True,
+    invalid: options.Invalid = "refuse",
+    memory_limit: options.MemoryLimit = 512,
+    as_json: options.AsJson = False,
+) -> None:
+    """Release k centres that may be published, charge the budget, and write the record.
+
+    The noise is exact, from the operating system, without a seed. The charge is on disk before the
+    records are used, and is never refunded. 'dpkv verify' re-checks the record.
+
+    Example:  dpkv calibrate patients.csv --eps 1 --bounds=-10,10 && dpkv release --k 4
+    """
+    from dpkv.ledger import Ledger
+    from dpkv.releases.produce import Account, carry_out, checked_release_id
+    from dpkv.releases.signing import SigningKey
+
+    name = checked_release_id(release_id)
+    key = None if sign is None else SigningKey.from_pem(sign)
+    target = output.check_new_folder(out)
+    request = Request(
+        k, data, eps, mechanism, calibration, neighbours, bounds, bounds_share, gamma, iterations,
+        clamp, options.split_columns(columns), header, scale, invalid, memory_limit,
+    )  # fmt: skip
+    job = opened(request)
+    ledger = Ledger(WORKSPACE)
+    ledger.prepare()
+    plan, records, dataset = job.read()
+    try:
+        done = carry_out(plan, records, Account(ledger, dataset, name), key=key)
+        files = _write(done.record, target)
+    except KeyboardInterrupt:
+        raise UserInterruptError(_after_interrupt(ledger, name)) from None
+    if as_json:
+        output.print_text(done.record.to_json())
+    else:
+        _show(done.record, _ledger_line(ledger, dataset), files)
+    _warn(done.record)
+
+
+def simulate(
+    k: K,
+    data: Data = None,
+    eps: Eps = None,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
+    mechanism: MechanismName = "kvariates",
+    calibration: CalibrationName = "certified",
+    neighbours: NeighboursName = "replace-one",
+    bounds: BoundsChoice = None,
+    bounds_share: BoundsShare = 0.1,
+    gamma: Gamma = None,
+    iterations: Iterations = None,
+    clamp: Clamp = True,
+    out: Annotated[
+        Path, typer.Option(help="A new folder for the centres and their record.")
+    ] = Path("simulation"),
+    columns: options.Columns = None,
+    header: options.Header = None,
+    scale: options.Scale = True,
+    invalid: options.Invalid = "refuse",
+    memory_limit: options.MemoryLimit = 512,
+    as_json: options.AsJson = False,
+) -> None:
+    """Rehearse a release with a seed: the same code, no budget, and nothing that may be published.
+
+    Whoever knows the seed can undo the noise, so everything written says that it is not releasable.
+
+    Example:  dpkv simulate --k 4 --data patients.csv --eps 1 --bounds=-10,10 --seed 0
+    """
+    from dpkv.releases.produce import rehearse
+    from dpkv.validation import whole_number
+
+    whole_number("seed", seed, at_least=0)
+    target = output.check_new_folder(out)
+    request = Request(
+        k, data, eps, mechanism, calibration, neighbours, bounds, bounds_share, gamma, iterations,
+        clamp, options.split_columns(columns), header, scale, invalid, memory_limit,
+    )  # fmt: skip
+    plan, records, _ = opened(request).read()
+    done = rehearse(plan, records, seed=seed)
+    files = _write(done.record, target)
+    if as_json:
+        output.print_text(done.record.to_json())
+    else:
+        _show(done.record, "not touched", files)
+    _warn(done.record)
+
+
+def _write(record: ReleaseRecord, folder: Path) -> list[Path]:
+    """Write centres and record into a new folder, both or neither; return the two files."""
+    from dpkv.releases.files import release_files
+
+    texts = release_files(record)
+    output.write_folder(folder, texts, private=record.visibility != "public")
+    return [folder / name for name in texts]
+
+
+def _after_interrupt(ledger: Ledger, name: str) -> str:
+    if ledger.find(name) is None:
+        return "interrupted before anything was charged."
+    return (
+        f"interrupted after release {name} was charged: run again with --id {name}, and it is "
+        "finished without a second charge."
+    )
+
+
+def _ledger_line(ledger: Ledger, dataset: str) -> str:
+    account = ledger.account(dataset)
+    if account.remaining is None:
+        return f"{account.spent:f} spent in all; no budget is set"
+    return f"{account.spent:f} of {account.budget:f} spent, {account.remaining:f} left"
+
+
+def _show(record: ReleaseRecord, ledger: str, files: list[Path]) -> None:
+    plan = record.plan
+    eps = f"eps = {plan.eps}" if record.guarantee.end_to_end else "none proved"
+    noise = record.noise[-1]
+    sds = zip(record.columns[:_SHOWN_COLUMNS], noise.column_sd or (), strict=False)
+    rows = [
+        ["centres", f"{plan.k}, by {record.title}"],
+        ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
+        ["bounds", _BOUNDS_TOLD[plan.bounds].format(share=plan.bounds_share)],
+        ["noise", "sd " + ", ".join(f"{sd:.4g} in {name}" for name, sd in sds)],
+        ["budget", ledger],
+        ["files", ", ".join(map(str, files))],
+    ]
+    output.print_facts(f"release {record.release_id}" if record.release_id else record.kind, rows)
+    print(record.summary)
+
+
+def _warn(record: ReleaseRecord) -> None:
+    for sentence in record.notes:
+        output.note(f"warning: {sentence}.")

@@ -1,0 +1,142 @@
+"""``KVariates``: releases behind scikit-learn's interface.
+
+``fit`` is a release: it spends epsilon, charges the ledger and draws fresh noise, so fitting again
+gives other centers and spends again. What it leaves behind is public: the centers and the record.
+There are no ``labels_`` and no ``inertia_``: exact ones would tell more than was paid for. The
+labels of any records, the training ones included, are ``predict``'s, for the curator's own eyes.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpkv import kernels
+from dpkv.calibration.amplified import DEFAULT_GAMMA
+from dpkv.kernels import Floats
+from dpkv.releases.api import AnyBounds, release
+from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
+from dpkv.releases.record import ReleaseRecord
+from dpkv.tables.naming import default_names
+
+_DTYPES = [np.float64, np.float32]
+
+
+class KVariates(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    ClusterMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Differentially private cluster centers.
+
+    Parameters
+    ----------
+    n_clusters : the number of centers.
+    epsilon : what a fit may cost.
+    bounds : where records may lie, chosen without looking at the data: low, high for all columns,
+        one pair a column, a mapping or a ``dpkv.Domain``; or "private", or "data", which leaks.
+        It has no default that could be right: a fit without it is refused.
+    mechanism : "kvariates", "laplace", "forgy", "gupt" or "lloyd".
+    neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
+    gamma : smoothing of the D^2 picks of "kvariates".
+    iterations : of "lloyd".
+    bounds_share : the share of epsilon for private bounds.
+    scaled : scale a box of bounds to the unit cube while the centers are found.
+    workspace : the folder of the ledger that is charged; None charges nobody.
+
+    Attributes
+    ----------
+    cluster_centers_ : (n_clusters, n_features) released centers, within the bounds.
+    privacy_ : the record of the release (``dpkv.ReleaseRecord``).
+    n_features_in_ : number of columns seen in ``fit``.
+    feature_names_in_ : their names, where the records had names.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        epsilon: float | str | Decimal = 1.0,
+        *,
+        bounds: AnyBounds | None = None,
+        mechanism: str = "kvariates",
+        neighbours: str = "replace-one",
+        gamma: float = DEFAULT_GAMMA,
+        iterations: int | None = None,
+        bounds_share: float = DEFAULT_BOUNDS_SHARE,
+        scaled: bool = True,
+        workspace: str | Path | None = ".dpkv",
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.mechanism = mechanism
+        self.neighbours = neighbours
+        self.gamma = gamma
+        self.iterations = iterations
+        self.bounds_share = bounds_share
+        self.scaled = scaled
+        self.workspace = workspace
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002, N803
+        """Release centers of ``X``. Spends ``epsilon``."""
+        records = validate_data(self, X, dtype=_DTYPES, order="C")
+        names = getattr(self, "feature_names_in_", default_names(records.shape[1]))
+        done = release(
+            records,
+            k=self.n_clusters,
+            eps=self.epsilon,
+            bounds=self.bounds,  # type: ignore[arg-type]
+            mechanism=self.mechanism,
+            neighbours=self.neighbours,
+            gamma=self.gamma,
+            iterations=self.iterations,
+            bounds_share=self.bounds_share,
+            scaled=self.scaled,
+            workspace=self.workspace,
+            columns=tuple(map(str, names)),
+        )
+        self.cluster_centers_ = done.centers
+        self.privacy_: ReleaseRecord = done.record
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int32]:  # noqa: N803
+        """Return the nearest released center of each row of ``X``, which stays with the caller."""
+        records = self._records(X)
+        return kernels.assign_nearest(records, self.cluster_centers_)[0]
+
+    def fit_predict(self, X: ArrayLike, y: object = None, **parameters: Any) -> NDArray[np.int32]:  # noqa: N803
+        """Fit, then predict for the same rows; the labels are not kept and must not be released."""
+        return self.fit(X, y, **parameters).predict(X)
+
+    def transform(self, X: ArrayLike) -> Floats:  # noqa: N803
+        """Return the distance of each row of ``X`` to each released center."""
+        records = self._records(X)
+        gaps = [np.linalg.norm(records - center, axis=1) for center in self.cluster_centers_]
+        return np.stack(gaps, axis=1).astype(records.dtype, copy=False)
+
+    def _records(self, X: ArrayLike) -> Floats:  # noqa: N803
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=_DTYPES, order="C", reset=False))
+
+    @property
+    def _n_features_out(self) -> int:
+        """How many columns ``transform`` gives."""
+        return len(self.cluster_centers_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.non_deterministic = True
+        return tags

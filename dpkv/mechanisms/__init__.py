@@ -1,0 +1,37 @@
+"""Mechanisms: what can be released, each a frozen description with its proof and one way to run."""
+
+from dpkv.mechanisms.bounds import PrivateBounds
+from dpkv.mechanisms.catalogue import (
+    MECHANISMS,
+    calibrated,
+    check_request,
+    describe,
+    from_description,
+)
+from dpkv.mechanisms.gupt import Gupt
+from dpkv.mechanisms.kvariates import Algorithm0, Forgy, KVariates, Laplace, Published
+from dpkv.mechanisms.lloyd import Lloyd
+from dpkv.mechanisms.mechanism import Mechanism, Neighbours, Noise, Step, as_neighbours
+from dpkv.mechanisms.split import Split
+
+__all__ = [
+    "MECHANISMS",
+    "Algorithm0",
+    "Forgy",
+    "Gupt",
+    "KVariates",
+    "Laplace",
+    "Lloyd",
+    "Mechanism",
+    "Neighbours",
+    "Noise",
+    "PrivateBounds",
+    "Published",
+    "Split",
+    "Step",
+    "as_neighbours",
+    "calibrated",
+    "check_request",
+    "describe",
+    "from_description",
+]

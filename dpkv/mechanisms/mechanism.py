@@ -1,0 +1,152 @@
+"""What a mechanism is: one frozen description that the accountant, the runner and the auditor read.
+
+A description holds public facts only: the grid, the number of centers, the noise. From it alone
+follow what every step costs (``steps``), what all of them cost (``cost``) and how to run it
+(``run``). Nothing in a description depends on the records.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+from dpkv.calibration.amplified import upward_decimal
+from dpkv.errors import ParameterError, UsageError
+from dpkv.grid import Grid
+from dpkv.kernels import Integers
+from dpkv.noise import Entropy
+from dpkv.validation import one_of, whole_number
+
+GRID_STEPS, RECORDS = "grid steps", "records"
+_SUMS = Context(prec=200)  # digits enough to add costs exactly
+
+
+class Neighbours(StrEnum):
+    """Which tables are neighbours: what a privacy figure protects."""
+
+    REPLACE_ONE = "replace-one"
+    """One record is replaced by another; the number of records is public."""
+    ADD_REMOVE = "add-remove"
+    """One record is added or removed; the number of records is protected as well."""
+
+    @property
+    def changed_records(self) -> int:
+        """How many records one table has that the other has not, at most, both ways together."""
+        return 2 if self is Neighbours.REPLACE_ONE else 1
+
+
+def as_neighbours(value: str) -> Neighbours:
+    """Return the neighbouring relation of that name."""
+    return Neighbours(one_of("neighbours", value, tuple(member.value for member in Neighbours)))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a mechanism, done ``times`` times, and what each time costs, rounded up."""
+
+    name: str
+    eps: Decimal
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Discrete Laplace noise, P(z) ~ exp(-|z| / scale), added to integers."""
+
+    added_to: str
+    scale: float
+    unit: str
+    """What an integer counts: grid steps, or records."""
+
+    @property
+    def sd(self) -> float:
+        """The standard deviation: sqrt(2 q) / (1 - q) with q = exp(-1 / scale)."""
+        if self.scale == 0.0:
+            return 0.0
+        return math.sqrt(2.0 * math.exp(-1.0 / self.scale)) / -math.expm1(-1.0 / self.scale)
+
+
+Proof = Literal["theorem-a", "local", "sensitivity", "published"]
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """k centers on a public grid, from records on that grid."""
+
+    n_clusters: int
+    grid: Grid
+    neighbours: Neighbours
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        whole_number("k", self.n_clusters, at_least=1)
+
+    @property
+    @abstractmethod
+    def proof(self) -> Proof:
+        """Why ``cost`` holds; "published" where nothing proves it."""
+
+    @property
+    def n_records_needed(self) -> int | None:
+        """The public number of records that the proof uses, or None where it uses none."""
+        return None
+
+    @abstractmethod
+    def steps(self) -> tuple[Step, ...]:
+        """Return what is spent, part by part."""
+
+    @abstractmethod
+    def noises(self) -> tuple[Noise, ...]:
+        """Return the noise that is added."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """Return the description's own fields as plain JSON values, without k, grid, neighbours."""
+
+    def cost(self) -> Decimal:
+        """Return the eps of the whole, rounded up: steps compose by addition."""
+        total = Decimal(0)
+        for step in self.steps():
+            total = _SUMS.fma(step.eps, Decimal(step.times), total)
+        return total
+
+    def run(self, points: Integers, entropy: Entropy) -> Integers:
+        """Return k centers on the grid, in the order of release, maybe outside the domain.
+
+        ``points`` are records quantised to ``grid``. Moving the centers into the domain is
+        post-processing.
+        """
+        self._check_points(points)
+        return self._run(points, entropy)
+
+    @abstractmethod
+    def _run(self, points: Integers, entropy: Entropy) -> Integers:
+        """Run on points that have been checked."""
+
+    def _check_points(self, points: Integers) -> None:
+        if points.ndim != 2 or points.shape[1] != self.grid.n_features or not len(points):  # noqa: PLR2004
+            raise UsageError(
+                f"the mechanism is for {self.grid.n_features} columns. Got points of shape "
+                f"{points.shape} instead."
+            )
+        needed = self.n_records_needed
+        if needed is not None and len(points) != needed:
+            raise UsageError(f"the mechanism is for {needed} records. Got {len(points)} instead.")
+
+
+def laplace_cost(sensitivity: int, scale: float) -> Decimal:
+    """Return sensitivity / scale, rounded up: what integers of that L1 sensitivity cost."""
+    return upward_decimal(Fraction(sensitivity) / Fraction(scale)) if sensitivity else Decimal(0)
+
+
+def refuse_add_remove(name: str, neighbours: Neighbours, why: str) -> None:
+    """Refuse the relation that a mechanism's proof does not cover."""
+    if neighbours is Neighbours.ADD_REMOVE:
+        raise ParameterError("neighbours", f"'replace-one' for {name}", neighbours.value, why)

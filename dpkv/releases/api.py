@@ -1,0 +1,192 @@
+"""``dpkv.release`` and its seeded twin ``dpkv.simulate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpkv.calibration.amplified import DEFAULT_GAMMA
+from dpkv.domain import Bounds, Domain, data_domain
+from dpkv.errors import ParameterError
+from dpkv.ledger import Ledger
+from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE, BoundsSource, Plan
+from dpkv.releases.produce import (
+    Account,
+    Records,
+    Release,
+    carry_out,
+    checked_release_id,
+    published_eps_tilde,
+    rehearse,
+)
+from dpkv.tables.naming import default_names
+from dpkv.validation import as_records, cluster_count
+from dpkv.workspace import array_fingerprint
+
+AnyBounds = Bounds | Domain | str
+
+
+def release(
+    data: ArrayLike,
+    *,
+    k: int,
+    eps: float | str | Decimal,
+    bounds: AnyBounds,
+    mechanism: str = "kvariates",
+    neighbours: str = "replace-one",
+    calibration: str = "certified",
+    gamma: float = DEFAULT_GAMMA,
+    iterations: int | None = None,
+    bounds_share: float = DEFAULT_BOUNDS_SHARE,
+    scaled: bool = True,
+    clamp: bool = True,
+    columns: Sequence[str] | None = None,
+    workspace: str | Path | None = ".dpkv",
+    release_id: str | None = None,
+) -> Release:
+    """Release k differentially private centers of ``data``, and charge its budget for it.
+
+    The randomness is the operating system's: there is no seed. The ledger in ``workspace`` is
+    charged, on disk, before the records are used, and is never refunded.
+
+    Parameters
+    ----------
+    data : (m, d) records, in the user's coordinates; a DataFrame lends its column names.
+    k : the number of centers.
+    eps : what the whole release may cost.
+    bounds : where records may lie: low, high for all columns, one pair a column, a mapping or a
+        ``Domain``; "private" finds them with a share of eps; "data" reads them off the records,
+        which leaks, and everything written says so.
+    mechanism : "kvariates", "laplace", "forgy", "gupt" or "lloyd".
+    neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
+    calibration : "certified", or "published" for the paper's own noise, which is conditional on
+        the data and no end-to-end guarantee.
+    gamma : smoothing of the D^2 picks of "kvariates"; public.
+    iterations : of "lloyd"; chosen from public facts by default.
+    bounds_share : the share of eps that private bounds may cost.
+    scaled : scale a box of bounds to the unit cube.
+    clamp : move the centers into the bounds, which costs nothing.
+    columns : names of the columns, where the data have none or others.
+    workspace : the folder of the ledger; None charges nobody, and the caller keeps the account.
+    release_id : an id of your own. Asking again with it returns the same release, charged once.
+    """
+    records, plan = _planned(
+        data,
+        bounds,
+        columns,
+        k=k,
+        eps=eps,
+        mechanism=mechanism,
+        neighbours=neighbours,
+        calibration=calibration,
+        gamma=gamma,
+        iterations=iterations,
+        bounds_share=bounds_share,
+        scaled=scaled,
+        clamp=clamp,
+    )
+    name = checked_release_id(release_id)
+    if workspace is None:
+        return carry_out(plan, records, None)
+    ledger = Ledger(Path(workspace))
+    ledger.prepare()
+    dataset = array_fingerprint(records.values, ledger.workspace)
+    return carry_out(plan, records, Account(ledger, dataset, name))
+
+
+def simulate(
+    data: ArrayLike,
+    *,
+    k: int,
+    eps: float | str | Decimal,
+    bounds: AnyBounds,
+    seed: int,
+    mechanism: str = "kvariates",
+    neighbours: str = "replace-one",
+    calibration: str = "certified",
+    gamma: float = DEFAULT_GAMMA,
+    iterations: int | None = None,
+    bounds_share: float = DEFAULT_BOUNDS_SHARE,
+    scaled: bool = True,
+    clamp: bool = True,
+    columns: Sequence[str] | None = None,
+) -> Release:
+    """Run what ``release`` runs with seeded draws, for study: the result must not be released.
+
+    The parameters are those of ``release``. No ledger is touched.
+    """
+    records, plan = _planned(
+        data,
+        bounds,
+        columns,
+        k=k,
+        eps=eps,
+        mechanism=mechanism,
+        neighbours=neighbours,
+        calibration=calibration,
+        gamma=gamma,
+        iterations=iterations,
+        bounds_share=bounds_share,
+        scaled=scaled,
+        clamp=clamp,
+    )
+    return rehearse(plan, records, seed=seed)
+
+
+def _planned(
+    data: ArrayLike,
+    bounds: AnyBounds,
+    columns: Sequence[str] | None,
+    *,
+    scaled: bool,
+    **options: Any,
+) -> tuple[Records, Plan]:
+    """Return the checked records and plan; for the published noise, with its eps~."""
+    if bounds is None:
+        raise ParameterError(
+            "bounds", "low and high, a Domain, 'private' or 'data'", None, "They must be public."
+        )
+    values = as_records(data)
+    names = _column_names(data, values.shape[1]) if columns is None else tuple(columns)
+    if len(names) != values.shape[1]:
+        raise ParameterError("columns", f"{values.shape[1]} names", len(names))
+    source, domain = as_bounds(bounds, names, scaled=scaled)
+    plan = Plan.of(bounds=source, domain=domain, scaled=scaled, **options)
+    records = Records(values, names, "array")
+    if plan.calibration == "published":
+        cluster_count(plan.k, len(values), "k")
+        domain = data_domain(values, scaled=scaled) if domain is None else domain
+        working = np.asarray(domain.to_working(values), dtype=np.float64)
+        found = published_eps_tilde(plan, working, domain)
+        plan = plan.model_copy(update={"eps_tilde": found})
+    return records, plan
+
+
+def as_bounds(
+    bounds: AnyBounds, columns: tuple[str, ...], *, scaled: bool
+) -> tuple[BoundsSource, Domain | None]:
+    """Return where bounds come from, and the domain where they are given."""
+    if isinstance(bounds, str):
+        if bounds not in ("private", "data"):
+            raise ParameterError("bounds", "numbers, 'private' or 'data'", bounds)
+        return ("private" if bounds == "private" else "data"), None
+    domain = bounds
+    if not isinstance(domain, Domain):
+        domain = Domain.bounded(domain, len(columns), scaled=scaled, columns=columns)
+    if domain.source != "given":
+        raise ParameterError(
+            "bounds", "a domain that was given, not read from data", f"source {domain.source!r}"
+        )
+    return "given", domain
+
+
+def _column_names(data: object, width: int) -> tuple[str, ...]:
+    names = getattr(data, "columns", None)
+    if names is None or len(names) != width:
+        return default_names(width)
+    return tuple(map(str, names))

@@ -1,0 +1,30 @@
+"""The two files of a release, with names that say what they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpkv.releases.record import ReleaseRecord
+from dpkv.tables.centers import centers_csv
+
+
+def release_files(record: ReleaseRecord) -> dict[str, str]:
+    """Return file names and texts: the centers as CSV, and the record."""
+    centers = centers_csv(record.columns, np.asarray(record.centers))
+    return {centers_name(record): centers, record_name(record): record.to_json()}
+
+
+def centers_name(record: ReleaseRecord) -> str:
+    """Return the name of the file of centers."""
+    return f"centers{_suffix(record)}.csv"
+
+
+def record_name(record: ReleaseRecord) -> str:
+    """Return the name of the record's file."""
+    return f"{record.kind}{_suffix(record)}.json"
+
+
+def _suffix(record: ReleaseRecord) -> str:
+    if record.kind == "simulation":
+        return "-not-releasable"
+    return "" if record.guarantee.end_to_end else "-conditional"

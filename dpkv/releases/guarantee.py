@@ -1,0 +1,107 @@
+"""What a release promises, in words: built from the plan and the mechanism, never from the data."""
+
+from __future__ import annotations
+
+import math
+
+from dpkv.mechanisms import Mechanism, Neighbours
+from dpkv.releases.plan import Frozen, Plan
+
+CONDITIONAL = "conditional on the data, not an end-to-end guarantee"
+NOT_RELEASABLE = "a seeded simulation, not releasable: whoever knows the seed can undo the noise"
+
+_PROOFS = {
+    "theorem-a": "Theorem A: sampling amplification of every round (dpkv/calibration/amplified.py)",
+    "local": "every center is a noisy record, whichever was picked (dpkv/mechanisms/kvariates.py)",
+    "published": "none: the noise is the paper's, as printed",
+}
+_SENSITIVITY = {
+    "gupt": "one record changes one block (dpkv/mechanisms/gupt.py)",
+    "lloyd": "counts and sums of bounded sensitivity (dpkv/mechanisms/lloyd.py)",
+}
+_BOUNDS_PROOF = "; bounds by noisy histograms (dpkv/mechanisms/bounds.py), composed by addition"
+_RELATION = {
+    Neighbours.REPLACE_ONE: "replacing any one record by any other",
+    Neighbours.ADD_REMOVE: "adding or removing any one record",
+}
+
+
+class Guarantee(Frozen):
+    """The promise, the relation it is for, and what it takes for granted."""
+
+    eps: float | None
+    """None where no proof covers the release end to end."""
+    delta: float = 0.0
+    neighbours: Neighbours
+    end_to_end: bool
+    proof: str
+    statement: str
+    assumptions: tuple[str, ...]
+
+
+def guarantee(plan: Plan, mechanism: Mechanism, *, simulated: bool = False) -> Guarantee:
+    """Return what a release by this plan and mechanism promises."""
+    end_to_end = plan.end_to_end and mechanism.proof != "published" and not simulated
+    return Guarantee(
+        eps=float(plan.eps) if end_to_end else None,
+        neighbours=plan.neighbours,
+        end_to_end=end_to_end,
+        proof=_proof(plan, mechanism),
+        statement=_statement(plan, simulated),
+        assumptions=_assumptions(plan),
+    )
+
+
+def _proof(plan: Plan, mechanism: Mechanism) -> str:
+    reason = _PROOFS.get(mechanism.proof) or _SENSITIVITY[mechanism.name]
+    return reason + (_BOUNDS_PROOF if plan.bounds == "private" else "")
+
+
+def _statement(plan: Plan, simulated: bool) -> str:
+    if simulated:
+        return f"No guarantee: {NOT_RELEASABLE}."
+    if plan.calibration == "published":
+        return (
+            f"No guarantee is proved: {CONDITIONAL}. The noise is the paper's for eps = {plan.eps} "
+            "and depends on the records itself."
+        )
+    if plan.bounds == "data":
+        return (
+            f"No end-to-end guarantee: the bounds were read from the data, which leaks them. The "
+            f"centres are {CONDITIONAL}."
+        )
+    factor = math.exp(float(plan.eps)) if float(plan.eps) < 700 else math.inf  # noqa: PLR2004
+    return (
+        f"The release is {plan.eps}-differentially private: {_RELATION[plan.neighbours]} changes "
+        f"the probability of any outcome by a factor of at most e^{plan.eps} = {factor:.4g}."
+    )
+
+
+def _assumptions(plan: Plan) -> tuple[str, ...]:
+    """Return what the promise takes for granted."""
+    bounds = {
+        "given": "the bounds were chosen without looking at the data",
+        "private": "the bounds were found with a part of eps, and may be published",
+        "data": "the bounds were read from the data and leak them",
+    }[plan.bounds]
+    return (
+        "a person is one record: someone with several records is protected for one of them",
+        bounds,
+        "the curator's machine, the operating system's randomness and OpenDP's sampler are sound",
+        "only the centers and this record are published: not the time it took, not the workspace",
+        "other releases of the same data add up: the ledger keeps their sum",
+    )
+
+
+def not_protected(plan: Plan, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what the release tells everyone."""
+    facts = ["the number of centers", "the bounds", f"the {len(columns)} column names"]
+    if plan.neighbours is Neighbours.REPLACE_ONE:
+        facts.insert(0, "the number of records")
+    if plan.bounds == "private":
+        facts[facts.index("the bounds")] = "the bounds, whose own cost is part of eps"
+    if plan.bounds == "data":
+        facts[facts.index("the bounds")] = "the bounds, which are the data's extreme values"
+    if plan.calibration == "published":
+        facts.append("the noise, which depends on the records")
+    return tuple(facts)

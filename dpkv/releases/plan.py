@@ -1,0 +1,153 @@
+"""What is asked for: checked before any data are read, and public in every field.
+
+The plan is what a ledger is charged for. Everything that a release does follows from the plan, the
+records and fresh randomness.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from dpkv.calibration.amplified import DEFAULT_GAMMA
+from dpkv.domain import Domain
+from dpkv.errors import ParameterError, UsageError
+from dpkv.grid import GRID_BITS
+from dpkv.mechanisms import Neighbours, Split, as_neighbours, check_request
+from dpkv.releases.canonical import canonical, digest
+from dpkv.validation import exact_eps, non_negative, one_of, positive_finite, whole_number
+
+DEFAULT_BOUNDS_SHARE = 0.1
+CALIBRATIONS = ("certified", "published")
+BoundsSource = Literal["given", "private", "data"]
+
+
+class Frozen(BaseModel):
+    """Frozen data with every field checked; infinities are written as text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class Plan(Frozen):
+    """A release that is asked for."""
+
+    mechanism: str = "kvariates"
+    k: int
+    eps: str
+    """A decimal number, exactly as asked for."""
+    neighbours: Neighbours = Neighbours.REPLACE_ONE
+    calibration: Literal["certified", "published"] = "certified"
+    eps_tilde: float | None = None
+    """The published calibration's own figure, which depends on the data."""
+    gamma: float = DEFAULT_GAMMA
+    iterations: int | None = None
+    bounds: BoundsSource
+    bounds_share: float | None = None
+    """The share of eps that finding the bounds costs, where they are found privately."""
+    domain: dict[str, Any] | None = None
+    scaled: bool = True
+    clamp: bool = True
+    grid_bits: int = GRID_BITS
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        k: int,
+        eps: float | str | Decimal,
+        bounds: BoundsSource,
+        domain: Domain | None = None,
+        mechanism: str = "kvariates",
+        neighbours: str = "replace-one",
+        calibration: str = "certified",
+        gamma: float = DEFAULT_GAMMA,
+        iterations: int | None = None,
+        bounds_share: float = DEFAULT_BOUNDS_SHARE,
+        scaled: bool = True,
+        clamp: bool = True,
+    ) -> Plan:
+        """Check what was asked for and write it down."""
+        relation = as_neighbours(neighbours)
+        check_request(mechanism, relation, iterations)
+        one_of("calibration", calibration, CALIBRATIONS)
+        _check_published(mechanism, calibration, bounds)
+        if iterations is not None:
+            iterations = whole_number("iterations", iterations, at_least=1)
+        return cls(
+            mechanism=mechanism,
+            k=whole_number("k", k, at_least=1),
+            eps=_plain(exact_eps("eps", eps)),
+            neighbours=relation,
+            calibration=calibration,  # type: ignore[arg-type]
+            gamma=_checked_gamma(gamma),
+            iterations=iterations,
+            bounds=bounds,
+            bounds_share=_checked_share(bounds_share) if bounds == "private" else None,
+            domain=None if domain is None else domain.to_dict(),
+            scaled=scaled,
+            clamp=clamp,
+        )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        exact_eps("eps", self.eps)
+        if (self.domain is not None) != (self.bounds == "given"):
+            raise ValueError("a domain belongs to bounds that are given, and only to those")
+        if (self.bounds_share is not None) != (self.bounds == "private"):
+            raise ValueError("a share for bounds belongs to bounds that are found privately")
+        return self
+
+    @property
+    def exact_eps(self) -> Decimal:
+        """What the whole release may cost."""
+        return Decimal(self.eps)
+
+    @property
+    def split(self) -> Split:
+        """The parts of eps: for the centers, or for the bounds and then the centers."""
+        if self.bounds_share is None:
+            return Split(self.exact_eps, (self.exact_eps,))
+        return Split.of(self.exact_eps, self.bounds_share, 1.0 - self.bounds_share)
+
+    @property
+    def end_to_end(self) -> bool:
+        """Whether a proof covers the release from the records to the centers."""
+        return self.calibration == "certified" and self.bounds != "data"
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the plan, which the ledger keeps."""
+        return digest(canonical(self.model_dump(mode="json")))
+
+
+def _plain(eps: Decimal) -> str:
+    """Return a decimal without exponent or idle zeros."""
+    text = format(eps, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _checked_gamma(gamma: float) -> float:
+    if non_negative("gamma", gamma) == 0.0:
+        raise ParameterError("gamma", "greater than 0", gamma)
+    return float(gamma)
+
+
+def _checked_share(share: float) -> float:
+    if positive_finite("bounds_share", share) >= 1.0 or math.isclose(share, 1.0):
+        raise ParameterError("bounds_share", "between 0 and 1", share)
+    return float(share)
+
+
+def _check_published(mechanism: str, calibration: str, bounds: str) -> None:
+    if calibration != "published":
+        return
+    if mechanism != "kvariates":
+        raise ParameterError("calibration", f"'certified' for mechanism {mechanism!r}", calibration)
+    if bounds == "private":
+        raise UsageError(
+            "the published calibration needs bounds before it looks at the data: give them, or "
+            "take them from the data."
+        )

@@ -1,0 +1,327 @@
+"""From a plan and records to centers and their record. The order of things is the point:
+
+    everything public is checked  ->  the ledger is charged, on disk  ->  the records are used
+    ->  the release is kept in the workspace  ->  only then does anybody else see it
+
+So a crash at any moment leaves at most one charge and at most one set of centers for a release id,
+and never centers without a charge. Asking again with the same id finishes or repeats that release;
+it neither draws nor charges anew.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from dpkv.calibration import Settings, calibrate_working
+from dpkv.calibration.amplified import float_above
+from dpkv.calibration.calibrator import Progress
+from dpkv.domain import Domain, data_domain
+from dpkv.errors import ParameterError, UsageError
+from dpkv.grid import Grid, Integers
+from dpkv.kernels import Float64s, Floats
+from dpkv.ledger import Entry, Ledger
+from dpkv.mechanisms import (
+    Mechanism,
+    Neighbours,
+    PrivateBounds,
+    Published,
+    calibrated,
+    describe,
+)
+from dpkv.noise import Entropy, OperatingSystemEntropy, SeededEntropy
+from dpkv.releases.canonical import digest
+from dpkv.releases.guarantee import guarantee, not_protected
+from dpkv.releases.plan import Plan
+from dpkv.releases.record import (
+    BoundsRecord,
+    GridRecord,
+    LedgerReference,
+    ReleaseRecord,
+    all_steps,
+    noise_records,
+    step_records,
+    warnings_of,
+)
+from dpkv.releases.signing import SigningKey
+from dpkv.releases.stored import keep_first, stored_record
+from dpkv.seeding.nearest import row_chunks
+from dpkv.tables.centers import centers_csv
+from dpkv.tables.store import map_rows
+from dpkv.validation import cluster_count
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_OS_RANDOMNESS = "operating system entropy: Python secrets for selection, OpenDP for noise; no seed"
+_SEEDED = "a seeded numpy generator: for simulation only"
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Records in the user's coordinates, in memory or mapped, and what to call them."""
+
+    values: Floats
+    columns: tuple[str, ...]
+    label: str
+    mapped: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """Centers in the user's coordinates, and the record of how they came about."""
+
+    centers: Float64s
+    record: ReleaseRecord
+
+    def __repr__(self) -> str:
+        plan = self.record.plan
+        return (
+            f"<{self.record.kind} of {plan.k} centers by {plan.mechanism}: {self.record.summary}>"
+        )
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom to charge: the ledger, the data set's fingerprint in it, and the release's id."""
+
+    ledger: Ledger
+    dataset: str
+    release_id: str
+
+
+def new_release_id() -> str:
+    """Return a fresh id: the day, and 48 random bits."""
+    return f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(6)}"
+
+
+def checked_release_id(release_id: str | None) -> str:
+    """Return the id to use, refusing one that could not name a file."""
+    if release_id is None:
+        return new_release_id()
+    if not _ID.fullmatch(release_id):
+        raise ParameterError(
+            "id", "1 to 64 letters, digits, dots, dashes or underscores", release_id
+        )
+    return release_id
+
+
+def carry_out(
+    plan: Plan,
+    records: Records,
+    account: Account | None,
+    *,
+    key: SigningKey | None = None,
+    workspace: str | Path = ".dpkv",
+) -> Release:
+    """Charge the account and release. Without an account nothing is charged or kept."""
+    _check_counts(plan, records)
+    if account is None:
+        return _signed(
+            _produce(plan, records, OperatingSystemEntropy(), workspace, None, None), key
+        )
+    entry = account.ledger.charge(
+        release_id=account.release_id,
+        dataset=account.dataset,
+        label=records.label,
+        eps=plan.exact_eps,
+        neighbours=plan.neighbours.value,
+        end_to_end=plan.end_to_end,
+        plan_digest=plan.digest,
+    )
+    home = account.ledger.workspace
+    kept = stored_record(home, account.release_id)
+    if kept is None:
+        produced = _produce(
+            plan, records, OperatingSystemEntropy(), home, account.release_id, entry
+        )
+        kept = keep_first(home, account.release_id, _signed(produced, key).record)
+    return Release(np.asarray(kept.centers), kept)
+
+
+def rehearse(
+    plan: Plan, records: Records, *, seed: int, workspace: str | Path = ".dpkv"
+) -> Release:
+    """Run the same code with seeded draws: no ledger, and nothing that may be released."""
+    entropy = SeededEntropy(seed)
+    _check_counts(plan, records)
+    return _produce(plan, records, entropy, workspace, None, None)
+
+
+def published_eps_tilde(
+    plan: Plan, working: Float64s, domain: Domain, progress: Progress | None = None
+) -> float:
+    """Return the published calibration's eps~ for the plan's k, or refuse where there is none."""
+    settings = Settings(float(plan.eps))
+    row = calibrate_working(working, domain, settings, k=[plan.k], progress=progress).rows[0]
+    return usable_eps_tilde(plan.k, row.published.eps_tilde, row.published.note)
+
+
+def usable_eps_tilde(k: int, eps_tilde: float | None, note: str) -> float:
+    """Return eps~ where noise can be calibrated to it."""
+    if eps_tilde is None or eps_tilde <= 0:
+        reason = note or f"eps~ = {eps_tilde:.3g} is not positive"
+        raise UsageError(
+            f"the published calibration has no usable noise for k = {k} ({reason}): release with "
+            "the certified one."
+        )
+    return eps_tilde
+
+
+def _check_counts(plan: Plan, records: Records) -> None:
+    if plan.neighbours is Neighbours.REPLACE_ONE:  # elsewhere m is private, and may be below k
+        cluster_count(plan.k, len(records.values), "k")
+    if plan.domain is not None:
+        width = Domain.from_dict(plan.domain).n_features
+        if width != len(records.columns):
+            raise UsageError(
+                f"the bounds are for {width} columns. Got {len(records.columns)} instead: give "
+                "bounds for exactly the columns used."
+            )
+    if plan.calibration == "published" and plan.eps_tilde is None:
+        raise UsageError("the published calibration needs its eps~ before the release is charged.")
+
+
+def _produce(
+    plan: Plan,
+    records: Records,
+    entropy: Entropy,
+    workspace: str | Path,
+    release_id: str | None,
+    entry: Entry | None,
+) -> Release:
+    finder, domain = _bounds(plan, records, entropy)
+    grid = domain.grid(plan.grid_bits)
+    mechanism = mechanism_of(plan, grid, len(records.values))
+    points = map_rows(
+        records.values, grid.quantise, mapped=records.mapped, workspace=workspace, dtype=np.int32
+    )
+    drawn = mechanism.run(points, entropy)
+    released = grid.clip(drawn) if plan.clamp else drawn
+    centers = restored(grid, domain, released)
+    record = _record(
+        plan, records, finder, domain, mechanism, released, centers, entropy, release_id, entry
+    )
+    return Release(centers, record)
+
+
+def mechanism_of(plan: Plan, grid: Grid, n_records: int) -> Mechanism:
+    """Return the mechanism that the plan asks for, once the grid is known."""
+    if plan.calibration == "published":
+        assert plan.eps_tilde is not None
+        return Published.calibrated(plan.eps_tilde, n_clusters=plan.k, grid=grid)
+    return calibrated(
+        plan.mechanism,
+        plan.split.parts[-1],
+        n_records=n_records,
+        n_clusters=plan.k,
+        grid=grid,
+        neighbours=plan.neighbours,
+        gamma=plan.gamma,
+        iterations=plan.iterations,
+    )
+
+
+def bounds_mechanism(plan: Plan, n_features: int) -> PrivateBounds | None:
+    """Return what finds the bounds, where they are found privately."""
+    if plan.bounds != "private":
+        return None
+    return PrivateBounds.calibrated(
+        plan.split.parts[0], n_features=n_features, neighbours=plan.neighbours
+    )
+
+
+def _bounds(plan: Plan, records: Records, entropy: Entropy) -> tuple[PrivateBounds | None, Domain]:
+    finder = bounds_mechanism(plan, len(records.columns))
+    if finder is not None:
+        return finder, finder.run(_chunks(records.values), entropy, scaled=plan.scaled)
+    if plan.bounds == "data":
+        return None, data_domain(records.values, scaled=plan.scaled)
+    assert plan.domain is not None
+    return None, Domain.from_dict(plan.domain)
+
+
+def _chunks(values: Floats) -> Iterator[Floats]:
+    return (values[rows] for rows in row_chunks(len(values)))
+
+
+def restored(grid: Grid, domain: Domain, points: Integers) -> Float64s:
+    """Return grid points in the user's coordinates; one inside the grid never leaves the domain.
+
+    Depends on the public grid and the points alone.
+    """
+    values = grid.restore(points)
+    inside = (grid.clip(points) == points).all(axis=1)
+    values[inside] = domain.clip(values[inside])
+    return values
+
+
+def _record(
+    plan: Plan,
+    records: Records,
+    finder: PrivateBounds | None,
+    domain: Domain,
+    mechanism: Mechanism,
+    points: Integers,
+    centers: Float64s,
+    entropy: Entropy,
+    release_id: str | None,
+    entry: Entry | None,
+) -> ReleaseRecord:
+    simulated = not isinstance(entropy, OperatingSystemEntropy)
+    promise = guarantee(plan, mechanism, simulated=simulated)
+    return ReleaseRecord(
+        kind="simulation" if simulated else "release",
+        visibility="public" if promise.end_to_end else "curator-only",
+        releasable=promise.end_to_end,
+        release_id=release_id,
+        guarantee=promise,
+        plan=plan,
+        mechanism=describe(mechanism),
+        title=mechanism.title,
+        steps=step_records(all_steps(finder, mechanism)),
+        spent=spent(finder, mechanism),
+        noise=noise_records(finder, mechanism),
+        randomness=_SEEDED if simulated else _OS_RANDOMNESS,
+        bounds=BoundsRecord(
+            source=plan.bounds,
+            domain=domain.to_dict(),
+            mechanism=None if finder is None else finder.parameters(),
+        ),
+        grid=GridRecord.of(domain.grid(plan.grid_bits), plan.grid_bits),
+        n_records=None if plan.neighbours is Neighbours.ADD_REMOVE else len(records.values),
+        columns=records.columns,
+        not_protected=not_protected(plan, records.columns),
+        notes=warnings_of(plan, simulated=simulated),
+        centers=tuple(map(tuple, centers.tolist())),
+        grid_centers=tuple(map(tuple, points.tolist())),
+        clamped=plan.clamp,
+        centers_digest=digest(centers_csv(records.columns, centers)),
+        ledger=None if entry is None else _reference(entry),
+    )
+
+
+def spent(finder: PrivateBounds | None, mechanism: Mechanism) -> float | None:
+    """Return what all steps cost, rounded up; None where no proof gives a figure."""
+    if mechanism.proof == "published":
+        return None
+    total = mechanism.cost() + (Decimal(0) if finder is None else finder.cost())
+    return float_above(total)
+
+
+def _reference(entry: Entry) -> LedgerReference:
+    return LedgerReference(
+        number=entry.number,
+        digest=entry.digest,
+        dataset=entry.dataset,
+        charged=f"{entry.eps:f}",
+    )
+
+
+def _signed(release: Release, key: SigningKey | None) -> Release:
+    return release if key is None else Release(release.centers, key.sign(release.record))

@@ -1,0 +1,198 @@
+"""The release record: everything about a release that the public may know, as frozen JSON.
+
+The fields follow what NIST SP 800-226 and the OpenDP deployments registry ask of a deployment:
+the unit of privacy, the loss, the relation, the model, the mechanism, its noise and its budget,
+what is not protected, and the software.
+"""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, Literal
+
+from pydantic import Field
+
+from dpkv import __version__
+from dpkv.calibration.amplified import float_above
+from dpkv.domain import Domain
+from dpkv.grid import Grid
+from dpkv.mechanisms import Mechanism, Noise, PrivateBounds, Step
+from dpkv.mechanisms.mechanism import GRID_STEPS
+from dpkv.releases.canonical import canonical
+from dpkv.releases.guarantee import CONDITIONAL, NOT_RELEASABLE, Guarantee
+from dpkv.releases.plan import Frozen, Plan
+
+LEAKED_BOUNDS = "the bounds were read from the data, which leaks them"
+
+
+def _versions() -> dict[str, str]:
+    names = ("numpy", "numba", "opendp", "scikit-learn")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+class StepRecord(Frozen):
+    """A part of the mechanism and what each of its ``times`` costs, rounded up."""
+
+    name: str
+    eps: float
+    times: int
+
+
+class NoiseRecord(Frozen):
+    """Discrete Laplace noise, P(z) ~ exp(-|z| / scale) on integers."""
+
+    added_to: str
+    distribution: Literal["discrete Laplace"] = "discrete Laplace"
+    scale: float
+    unit: str
+    column_sd: tuple[float, ...] | None
+    """Standard deviation in the columns' own units, for noise that counts grid steps."""
+
+
+class GridRecord(Frozen):
+    """The public integer grid on which everything was decided."""
+
+    bits: int
+    origin: tuple[float, ...]
+    steps: tuple[float, ...]
+    diam1: int
+    diam2_squared: int
+
+    @classmethod
+    def of(cls, grid: Grid, bits: int) -> GridRecord:
+        """Return a grid's facts."""
+        return cls(
+            bits=bits,
+            origin=grid.origin,
+            steps=grid.steps,
+            diam1=grid.diam1,
+            diam2_squared=grid.diam2_squared,
+        )
+
+
+class BoundsRecord(Frozen):
+    """Where records may lie, and how that is known."""
+
+    source: Literal["given", "private", "data"]
+    domain: dict[str, Any]
+    mechanism: dict[str, Any] | None = None
+    """The noisy histograms that found the bounds, where they were found privately."""
+
+
+class LedgerReference(Frozen):
+    """The entry that was on disk before the records were touched."""
+
+    number: int
+    digest: str
+    dataset: str
+    """A keyed fingerprint: tells nothing to whoever lacks the curator's key."""
+    charged: str
+    """What the budget was charged, stated for replace-one neighbours."""
+
+
+class Signature(Frozen):
+    """An Ed25519 signature of the record without this field, in canonical JSON."""
+
+    algorithm: Literal["Ed25519"] = "Ed25519"
+    public_key: str
+    value: str
+
+
+class ReleaseRecord(Frozen):
+    """A release, or a simulation of one."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["release", "simulation"]
+    visibility: Literal["public", "curator-only"]
+    releasable: bool
+    release_id: str | None
+    created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    dpkv_version: str = __version__
+    versions: dict[str, str] = Field(default_factory=_versions)
+    model: Literal["central: a trusted curator holds the records"] = (
+        "central: a trusted curator holds the records"
+    )
+    privacy_unit: Literal["one record"] = "one record"
+    guarantee: Guarantee
+    plan: Plan
+    mechanism: dict[str, Any]
+    title: str
+    steps: tuple[StepRecord, ...]
+    spent: float | None
+    """What all steps cost together, rounded up; None where no proof gives a figure."""
+    noise: tuple[NoiseRecord, ...]
+    randomness: str
+    bounds: BoundsRecord
+    grid: GridRecord
+    n_records: int | None
+    """None where the relation protects it."""
+    columns: tuple[str, ...]
+    not_protected: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    centers: tuple[tuple[float, ...], ...]
+    grid_centers: tuple[tuple[int, ...], ...]
+    clamped: bool
+    centers_digest: str
+    """SHA-256 of the centers as CSV text."""
+    ledger: LedgerReference | None
+    signature: Signature | None = None
+
+    def to_json(self) -> str:
+        """Return the record as JSON text."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    def signed_bytes(self) -> bytes:
+        """Return what a signature covers: everything but the signature."""
+        return canonical(self.model_dump(mode="json", exclude={"signature"}))
+
+    @property
+    def summary(self) -> str:
+        """One sentence for a privacy officer."""
+        return self.guarantee.statement
+
+
+def step_records(steps: tuple[Step, ...]) -> tuple[StepRecord, ...]:
+    """Return steps with their prices as floats, rounded up."""
+    return tuple(
+        StepRecord(name=step.name, eps=float_above(step.eps), times=step.times) for step in steps
+    )
+
+
+def all_steps(bounds: PrivateBounds | None, mechanism: Mechanism) -> tuple[Step, ...]:
+    """Return the steps of finding bounds, if any, and those of the mechanism."""
+    return (() if bounds is None else bounds.steps()) + mechanism.steps()
+
+
+def noise_records(bounds: PrivateBounds | None, mechanism: Mechanism) -> tuple[NoiseRecord, ...]:
+    """Return all noise that was added."""
+    noises = (() if bounds is None else bounds.noises()) + mechanism.noises()
+    return tuple(_noise_record(noise, mechanism.grid) for noise in noises)
+
+
+def _noise_record(noise: Noise, grid: Grid) -> NoiseRecord:
+    in_steps = noise.unit == GRID_STEPS
+    return NoiseRecord(
+        added_to=noise.added_to,
+        scale=noise.scale,
+        unit=noise.unit,
+        column_sd=tuple(noise.sd * step for step in grid.steps) if in_steps else None,
+    )
+
+
+def warnings_of(plan: Plan, *, simulated: bool) -> tuple[str, ...]:
+    """Return what must be said wherever the release is mentioned."""
+    notes = []
+    if simulated:
+        notes.append(NOT_RELEASABLE)
+    if plan.calibration == "published":
+        notes.append(f"published noise: {CONDITIONAL}")
+    if plan.bounds == "data":
+        notes.append(f"{LEAKED_BOUNDS}: {CONDITIONAL}")
+    return tuple(notes)
+
+
+def rebuilt_grid(domain: dict[str, Any], bits: int) -> Grid:
+    """Return the grid over a domain that a record describes."""
+    return Domain.from_dict(domain).grid(bits)

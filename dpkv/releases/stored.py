@@ -1,0 +1,62 @@
+"""Releases kept in the workspace: the first set of centers of a release id is the only one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from dpkv.errors import UsageError
+from dpkv.releases.record import ReleaseRecord
+from dpkv.workspace import private_folder, write_once
+
+_FOLDER = "releases"
+
+
+def stored_path(workspace: Path, release_id: str) -> Path:
+    """Return where a release is kept."""
+    return workspace / _FOLDER / f"{release_id}.json"
+
+
+def stored_record(workspace: Path, release_id: str) -> ReleaseRecord | None:
+    """Return the kept release of that id, if there is one."""
+    path = stored_path(workspace, release_id)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        raise _damaged(path) from None
+    return parse_record(text, path)
+
+
+def parse_record(text: str, path: Path) -> ReleaseRecord:
+    """Return the record that a file holds, or refuse with what is wrong."""
+    try:
+        return ReleaseRecord.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "its JSON"
+        raise UsageError(
+            f"{path} is not a release record of this version of dpkv (see {place}): take an "
+            "unaltered copy."
+        ) from None
+
+
+def keep_first(workspace: Path, release_id: str, record: ReleaseRecord) -> ReleaseRecord:
+    """Keep a release, and return the one that is kept: another's, if that came first."""
+    try:
+        private_folder(workspace, _FOLDER)
+        write_once(stored_path(workspace, release_id), record.to_json())
+    except OSError as error:
+        raise UsageError(
+            f"the workspace {workspace} cannot be written ({error.strerror}): release {release_id} "
+            "is charged, and asking again with its id will not charge again."
+        ) from None
+    kept = stored_record(workspace, release_id)
+    assert kept is not None
+    return kept
+
+
+def _damaged(path: Path) -> UsageError:
+    return UsageError(f"{path} cannot be read: restore it from a backup, or take a new id.")

@@ -1,0 +1,256 @@
+"""Re-checking a release from its record: accounting, digests, ledger, signature.
+
+Nothing stated is believed: the grid is rebuilt from the bounds, the mechanism from its description,
+every price from the mechanism, and the promise in words from all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from dpkv.domain import Box, Domain
+from dpkv.errors import DpkvError
+from dpkv.grid import Grid
+from dpkv.ledger import Entry, Ledger
+from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, from_description
+from dpkv.mechanisms.bounds import N_BINS, bin_edges
+from dpkv.releases.canonical import digest
+from dpkv.releases.guarantee import guarantee, not_protected
+from dpkv.releases.produce import bounds_mechanism, mechanism_of, restored, spent
+from dpkv.releases.record import (
+    GridRecord,
+    ReleaseRecord,
+    all_steps,
+    noise_records,
+    step_records,
+    warnings_of,
+)
+from dpkv.releases.signing import is_signed_by_its_key
+from dpkv.releases.stored import stored_record
+from dpkv.tables.centers import centers_csv
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. ``passed`` is None where it could not be."""
+
+    name: str
+    passed: bool | None
+    detail: str
+
+
+class _WrongError(Exception):
+    """A check failed, and why."""
+
+
+class _UnknownError(Exception):
+    """A check could not be made, and why."""
+
+
+def verify(
+    record: ReleaseRecord,
+    *,
+    csv_text: str | None = None,
+    workspace: Path | None = None,
+    public_key: str | None = None,
+) -> tuple[Check, ...]:
+    """Return every check of a record, in order.
+
+    ``csv_text`` is the published file of centers, ``workspace`` where the curator's ledger is,
+    ``public_key`` whose signature is expected.
+    """
+    job = _Verification(record, csv_text, workspace, public_key)
+    return tuple(_checked(name, look) for name, look in job.checks())
+
+
+def _checked(name: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(name, True, look())
+    except _UnknownError as reason:
+        return Check(name, None, str(reason))
+    except _WrongError as reason:
+        return Check(name, False, str(reason))
+    except (DpkvError, ValueError, TypeError, KeyError, OverflowError, ArithmeticError) as error:
+        detail = str(error) if isinstance(error, DpkvError) else "the record contradicts itself"
+        return Check(name, False, detail)
+
+
+@dataclass(frozen=True, eq=False)
+class _Verification:
+    record: ReleaseRecord
+    csv_text: str | None
+    workspace: Path | None
+    public_key: str | None
+
+    def checks(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        yield "bounds and grid", self.bounds_and_grid
+        yield "mechanism", self.described
+        yield "accounting", self.accounting
+        yield "promise", self.promise
+        yield "centres", self.centers
+        yield "digest", self.digests
+        yield "ledger", self.ledger
+        yield "kept copy", self.kept_copy
+        yield "signature", self.signature
+
+    @cached_property
+    def domain(self) -> Domain:
+        return Domain.from_dict(self.record.bounds.domain)
+
+    @cached_property
+    def grid(self) -> Grid:
+        return self.domain.grid(self.record.plan.grid_bits)
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        return from_description(self.record.mechanism, self.grid)
+
+    @cached_property
+    def finder(self) -> PrivateBounds | None:
+        return bounds_mechanism(self.record.plan, len(self.record.columns))
+
+    def bounds_and_grid(self) -> str:
+        record, plan = self.record, self.record.plan
+        _must(self.domain.n_features == len(record.columns), "bounds and columns differ in number")
+        _must(record.bounds.source == plan.bounds, "the bounds' source is not the plan's")
+        _must(self.domain.source == plan.bounds, "the domain's source is not the plan's")
+        _must(plan.domain in (None, record.bounds.domain), "the bounds are not the plan's")
+        _must(record.grid == GridRecord.of(self.grid, plan.grid_bits), "the grid is another one")
+        stated = None if self.finder is None else self.finder.parameters()
+        _must(record.bounds.mechanism == stated, "the bounds' own noise is not the plan's")
+        if self.finder is not None:
+            _must(_from_bins(self.domain), "private bounds are not edges of the histograms' bins")
+        return f"bounds {plan.bounds}, 2^{plan.grid_bits} levels"
+
+    def described(self) -> str:
+        record, plan, mechanism = self.record, self.record.plan, self.mechanism
+        _must(mechanism.name == plan.mechanism, "the mechanism is not the plan's")
+        _must(mechanism.n_clusters == plan.k, "k is not the plan's")
+        _must(
+            mechanism.neighbours == plan.neighbours, "the neighbouring relation is not the plan's"
+        )
+        _must(record.title == mechanism.title, "the mechanism has another title")
+        private_m = plan.neighbours is Neighbours.ADD_REMOVE
+        _must((record.n_records is None) == private_m, "the number of records is public or not")
+        needed = mechanism.n_records_needed
+        _must(needed in (None, record.n_records), "the mechanism is for other records")
+        if mechanism.proof == "published":
+            planned = mechanism_of(plan, self.grid, record.n_records or 1)
+            _must(mechanism == planned, "the noise is not that of the plan's eps~")
+        return record.title
+
+    def accounting(self) -> str:
+        record, plan = self.record, self.record.plan
+        steps = step_records(all_steps(self.finder, self.mechanism))
+        _must(record.steps == steps, "the steps or their prices are not the mechanism's")
+        _must(record.noise == noise_records(self.finder, self.mechanism), "the noise is another")
+        total = spent(self.finder, self.mechanism)
+        _must(record.spent == total, f"spent is stated as {record.spent}, and is {total}")
+        if total is None:
+            raise _UnknownError("no figure can be proved for the published noise")
+        found = Decimal(0) if self.finder is None else self.finder.cost()
+        cost = self.mechanism.cost() + found
+        _must(cost <= plan.exact_eps, f"the steps cost {cost:.6g}, above eps = {plan.eps}")
+        return f"all steps cost {total:.6g} of eps = {plan.eps} ({plan.neighbours.value})"
+
+    def promise(self) -> str:
+        record = self.record
+        simulated = record.kind == "simulation"
+        true = guarantee(record.plan, self.mechanism, simulated=simulated)
+        _must(record.guarantee == true, "the guarantee does not follow from the mechanism")
+        _must(record.releasable == true.end_to_end, "releasable is misstated")
+        public = "public" if true.end_to_end else "curator-only"
+        _must(record.visibility == public, "visibility is misstated")
+        _must(record.notes == warnings_of(record.plan, simulated=simulated), "a warning is missing")
+        stated = not_protected(record.plan, record.columns)
+        _must(record.not_protected == stated, "what is not protected is misstated")
+        return "end to end" if true.end_to_end else "not end to end, and says so"
+
+    def centers(self) -> str:
+        record = self.record
+        points = np.asarray(record.grid_centers, dtype=np.int64)
+        _must(points.shape == (record.plan.k, len(record.columns)), "there are not k centres")
+        _must(record.clamped == record.plan.clamp, "clamping is misstated")
+        if record.clamped:
+            _must(bool((self.grid.clip(points) == points).all()), "a centre is out of bounds")
+        values = restored(self.grid, self.domain, points)
+        same = np.array_equal(values, np.asarray(record.centers, dtype=np.float64))
+        _must(same, "the centres are not those of the grid")
+        return f"{record.plan.k} points of the public grid"
+
+    def digests(self) -> str:
+        record = self.record
+        text = centers_csv(record.columns, np.asarray(record.centers))
+        _must(digest(text) == record.centers_digest, "the digest is not that of the centres")
+        if self.csv_text is None:
+            return "the record's centres match; no file of centres beside it"
+        _must(digest(self.csv_text) == record.centers_digest, "the file of centres was altered")
+        return "the record's centres and the file beside it match"
+
+    def ledger(self) -> str:
+        stated = self.record.ledger
+        if stated is None:
+            raise _UnknownError("charged to no ledger")
+        if self.workspace is None or not (self.workspace / "ledger.sqlite").exists():
+            raise _UnknownError("no ledger here: ask the curator")
+        ledger = Ledger(self.workspace)
+        count = ledger.verify()
+        entry = ledger.entry(stated.number)
+        if entry is None:
+            raise _WrongError(f"the ledger has no entry {stated.number}")
+        self._check_entry(entry)
+        return f"entry {stated.number} of {count}, chain unbroken"
+
+    def _check_entry(self, entry: Entry) -> None:
+        stated, plan = self.record.ledger, self.record.plan
+        assert stated is not None
+        _must(entry.digest == stated.digest, "the ledger's entry is another one")
+        _must(entry.release_id == self.record.release_id, "the entry is of another release")
+        _must(entry.dataset == stated.dataset, "the entry is of another data set")
+        _must(entry.plan_digest == plan.digest, "the entry was charged for another plan")
+        _must(f"{entry.eps:f}" == stated.charged, "the charge is misstated")
+        _must(entry.eps >= plan.exact_eps, "the entry was charged too little")
+
+    def kept_copy(self) -> str:
+        name = self.record.release_id
+        if self.workspace is None or name is None:
+            raise _UnknownError("no workspace here")
+        kept = stored_record(self.workspace, name)
+        if kept is None:
+            raise _UnknownError("the workspace keeps no release of this id")
+        _must(kept == self.record, "the release that the workspace keeps differs")
+        return "identical to the release in the workspace"
+
+    def signature(self) -> str:
+        stated = self.record.signature
+        if stated is None:
+            if self.public_key is not None:
+                raise _WrongError("a signature was expected, and there is none")
+            raise _UnknownError("not signed")
+        _must(is_signed_by_its_key(self.record), "the signature does not fit the record")
+        if self.public_key is None:
+            return f"fits the key {stated.public_key}; whose that is, --public-key would tell"
+        _must(stated.public_key == self.public_key, "signed by another key than expected")
+        return "by the key expected"
+
+
+def _must(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise _WrongError(otherwise)
+
+
+def _from_bins(domain: Domain) -> bool:
+    edges = [bin_edges(number) for number in range(N_BINS)]
+    lows, highs = {low for low, _ in edges}, {high for _, high in edges}
+    return isinstance(domain, Box) and set(domain.lower) <= lows and set(domain.upper) <= highs
+
+
+def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """Return the checks that failed."""
+    return tuple(check for check in checks if check.passed is False)
