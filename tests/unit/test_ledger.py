@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from dpkv import ledger as module
 from dpkv.errors import (
     BudgetError,
     DpkvError,
@@ -28,6 +27,7 @@ from dpkv.errors import (
     VerificationError,
 )
 from dpkv.ledger import Entry, Ledger, budget_units, charge_units, entry_digest
+from dpkv.ledger import database as module
 
 PLAN = "a" * 64
 
@@ -332,7 +332,7 @@ def test_preparing_really_writes(ledger: Ledger) -> None:
     with closing(sqlite3.connect(ledger.path)) as db:
         assert db.execute("SELECT writes FROM probe").fetchall() == [(2,)]
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    with ledger._writing() as db:
+    with ledger._database.writing() as db:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
@@ -527,7 +527,7 @@ def test_everything_is_for_its_owner_alone(ledger: Ledger) -> None:
     try:
         ledger.prepare()
         assert mode(ledger.path) == 0o600
-        with ledger._writing():
+        with ledger._database.writing():
             names = {path.name: mode(path) for path in ledger.workspace.iterdir()}
     finally:
         os.umask(old)

@@ -1,0 +1,217 @@
+"""The ledger's SQLite file: made whole or not at all, opened with care, commits on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dpkv.errors import LedgerError
+from dpkv.ledger.entries import BEFORE_THE_FIRST, Entry, entry_digest, fault
+from dpkv.workspace import check_private, private_folder
+
+_APPLICATION_ID = int.from_bytes(b"dpkv", "big")
+_SCHEMA_VERSION = 1
+_BUSY_SECONDS = 60.0
+_JOURNALS = ("-wal", "-shm", "-journal")
+
+# REPLACE deletes without asking a DELETE trigger, hence the one on INSERT.
+_SCHEMA = f"""
+CREATE TABLE entries (
+  number INTEGER PRIMARY KEY,
+  kind TEXT NOT NULL CHECK (kind IN ('charge', 'budget')),
+  release_id TEXT UNIQUE, dataset TEXT NOT NULL, label TEXT NOT NULL,
+  nano_eps INTEGER NOT NULL CHECK (nano_eps >= 0),
+  end_to_end INTEGER CHECK (end_to_end IN (0, 1)),
+  neighbours TEXT CHECK (neighbours IN ('replace-one', 'add-remove')),
+  plan_digest TEXT,
+  created TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL
+) STRICT;
+CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), writes INTEGER NOT NULL) STRICT;
+CREATE TRIGGER no_update BEFORE UPDATE ON entries
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON entries
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+CREATE TRIGGER only_append BEFORE INSERT ON entries
+  WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM entries)
+    OR EXISTS (SELECT 1 FROM entries WHERE release_id = NEW.release_id)
+  BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
+PRAGMA application_id = {_APPLICATION_ID};
+PRAGMA user_version = {_SCHEMA_VERSION};
+"""
+
+_RESTORE = "restore a backup of the workspace, and never delete the ledger"
+_REASONS = {
+    sqlite3.SQLITE_READONLY: "is read-only: make the file, its folder and the disk writable",
+    sqlite3.SQLITE_FULL: "cannot be written, as the disk is full: make room",
+    sqlite3.SQLITE_IOERR: "cannot be read or written, as the disk is full or failing: make room",
+    sqlite3.SQLITE_BUSY: "is locked by another process: try again when that has ended",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened, as its folder or its disk is read-only or closed: "
+    "make both writable",
+    sqlite3.SQLITE_NOTADB: f"is not a SQLite database: {_RESTORE}",
+    sqlite3.SQLITE_CORRUPT: f"is damaged: {_RESTORE}",
+}
+
+
+_COLUMNS = ", ".join(field.name for field in fields(Entry))
+_SELECT = f"SELECT {_COLUMNS} FROM entries ORDER BY number"
+_INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES ({', '.join('?' for _ in fields(Entry))})"
+
+
+class Database:
+    """The file of a ledger. Every use opens it and closes it; nothing is kept between."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace
+        self.path = workspace / "ledger.sqlite"
+
+    def read(self, *, thorough: bool) -> tuple[Entry, ...]:
+        """Return the whole chain, checked; nothing where there is no ledger."""
+        with self._failures_told():
+            if not self._is_there():
+                return ()
+            with self._opened() as db:
+                chain = self.chain(db)
+                if thorough and (found := _pragma(db, "integrity_check(1)")) != "ok":
+                    raise LedgerError(f"the ledger {self.path} is damaged ({found}): {_RESTORE}.")
+                return chain
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Open the ledger for one transaction, which anything but a clean end undoes."""
+        with self._failures_told():
+            if not self._is_there():
+                self._create()
+            with self._opened() as db:
+                db.execute("BEGIN IMMEDIATE")  # locks before it reads: no two charges overlap
+                yield db
+                db.execute("COMMIT")  # closing without it rolls back, Ctrl-C included
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        uri = f"{self.path.absolute().as_uri()}?mode=rw"  # never creates
+        with _connection(uri) as db:
+            if _pragma(db, "application_id") != _APPLICATION_ID:
+                raise LedgerError(f"the ledger {self.path} is another program's file: {_RESTORE}.")
+            if (version := _pragma(db, "user_version")) != _SCHEMA_VERSION:
+                raise LedgerError(
+                    f"the ledger {self.path} has schema version {version}, and this dpkv reads "
+                    f"version {_SCHEMA_VERSION}: use the version of dpkv that wrote it."
+                )
+            yield db
+
+    def _is_there(self) -> bool:
+        """Tell whether there is a ledger, having refused one that somebody could have planted."""
+        try:
+            check_private(self.workspace)
+        except FileNotFoundError:
+            return False
+        # The journals first: a ledger that another process makes meanwhile is no missing one.
+        journals = [_is_own_file(Path(f"{self.path}{end}"), writable=True) for end in _JOURNALS]
+        there = _is_own_file(self.path)
+        if any(journals) and not there:
+            raise LedgerError(f"the ledger {self.path} is gone, its journal is not: {_RESTORE}.")
+        return there
+
+    def _create(self) -> None:
+        """Make an empty ledger elsewhere and link it into place: there is never half of one."""
+        private_folder(self.workspace, ".")
+        with tempfile.TemporaryDirectory(dir=self.workspace, prefix=".ledger-") as folder:
+            path = Path(folder).absolute() / "new.sqlite"
+            with _connection(path.as_uri()) as db:
+                db.execute("PRAGMA journal_mode=WAL")
+                db.executescript(_SCHEMA)
+            path.chmod(0o600)  # its journals will copy the mode
+            with contextlib.suppress(FileExistsError):
+                # The first of two that race wins. SQLite puts the name on disk with its first WAL.
+                os.link(path, self.path)
+
+    @contextlib.contextmanager
+    def _failures_told(self) -> Iterator[None]:
+        """Turn what SQLite or the system says into one sentence with what to do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the plain code
+            reason = _REASONS.get(code, f"cannot be used ({error}): {_RESTORE}")
+        except OSError as error:
+            reason = f"cannot be used: {error.strerror or error}; mend its folder or its disk first"
+        else:
+            return
+        raise LedgerError(f"the ledger {self.path} {reason}.")
+
+    def chain(self, db: sqlite3.Connection) -> tuple[Entry, ...]:
+        """Read every entry, or refuse at the first that breaks the chain."""
+        chain: list[Entry] = []
+        previous = BEFORE_THE_FIRST
+        for number, row in enumerate(db.execute(_SELECT), start=1):
+            entry = Entry(*row)
+            if (wrong := fault(entry, number, previous)) is not None:
+                raise LedgerError(
+                    f"the ledger {self.path} does not check out: {wrong}: {_RESTORE}."
+                )
+            truth = None if entry.end_to_end is None else bool(entry.end_to_end)
+            chain.append(replace(entry, end_to_end=truth))  # SQLite keeps it as 0 or 1
+            previous = entry.digest
+        return tuple(chain)
+
+
+@contextlib.contextmanager
+def _connection(uri: str) -> Iterator[sqlite3.Connection]:
+    """Connect without the implicit transactions of sqlite3, every commit going to the disk."""
+    if sqlite3.sqlite_version_info < (3, 37):
+        raise LedgerError("the ledger needs SQLite 3.37 or newer: use a newer Python.")
+    db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
+    with contextlib.closing(db):
+        db.execute("PRAGMA synchronous=FULL")
+        db.execute("PRAGMA fullfsync=ON")  # macOS: a plain fsync stops at the drive's cache
+        yield db
+
+
+def _pragma(db: sqlite3.Connection, name: str) -> object:
+    return db.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _is_own_file(path: Path, *, writable: bool = False) -> bool:
+    """Tell whether a file is there, refusing what is not a plain file of this user's own.
+
+    A journal copies the mode of its ledger, and must not stay read-only when that no longer is.
+    """
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise LedgerError(f"{path} must be a plain file: find out who put it there.")
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            raise LedgerError(f"{path} belongs to another user: find out who put it there.")
+        if status.st_mode & 0o077 or (writable and not status.st_mode & stat.S_IWUSR):
+            path.chmod(0o600)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def append(db: sqlite3.Connection, chain: Sequence[Entry], draft: Entry) -> Entry:
+    """Write a draft as the next entry of the chain."""
+    placed = replace(
+        draft,
+        number=len(chain) + 1,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        previous=chain[-1].digest if chain else BEFORE_THE_FIRST,
+    )
+    entry = replace(placed, digest=entry_digest(placed))
+    db.execute(_INSERT, astuple(entry))
+    return entry
+
+
+def count_write(db: sqlite3.Connection) -> None:
+    """Write something that matters to nobody, to prove that writing works."""
+    db.execute(
+        "INSERT INTO probe (id, writes) VALUES (1, 1) "
+        "ON CONFLICT (id) DO UPDATE SET writes = writes + 1"
+    )

@@ -1,0 +1,171 @@
+"""Entries of the ledger: what they hold, how they are chained, and what they add up to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Literal
+
+from dpkv.errors import BudgetError, ParameterError, UsageError
+from dpkv.validation import LARGEST_EPS
+
+NEIGHBOURS = ("replace-one", "add-remove")
+BEFORE_THE_FIRST = "0" * 64
+_BILLIONTH = Decimal("1e-9")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger: a charge for a release, or a budget that was set.
+
+    ``nano_eps`` is billionths of what counts against the budget, for replace-one neighbours. The
+    fields that may be None are those of charges only.
+    """
+
+    number: int
+    kind: Literal["charge", "budget"]
+    release_id: str | None
+    dataset: str
+    label: str
+    nano_eps: int
+    end_to_end: bool | None
+    neighbours: str | None
+    plan_digest: str | None
+    created: str
+    previous: str
+    digest: str
+
+    @property
+    def eps(self) -> Decimal:
+        """The eps that counts against the budget (or is the budget), for replace-one neighbours."""
+        return _eps(self.nano_eps)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What one data set has spent, for replace-one neighbours; ``remaining`` can be negative."""
+
+    dataset: str
+    label: str
+    budget: Decimal | None
+    spent: Decimal
+    remaining: Decimal | None
+    n_charges: int
+    n_conditional: int
+    """Charges whose guarantee is not end to end."""
+
+
+def charge_units(eps: Decimal, neighbours: str) -> int:
+    """Return the billionths that ``eps`` counts against a replace-one budget, rounded up."""
+    if neighbours not in NEIGHBOURS:
+        raise ParameterError("neighbours", f"one of {', '.join(NEIGHBOURS)}", neighbours)
+    # Replace-one neighbours D = C + {x} and D' = C + {y} are both one step of add-remove from C, so
+    # P[M(D) in S] <= e^eps P[M(C) in S] <= e^(2 eps) P[M(D') in S]: add-remove counts twice.
+    times = 2 if neighbours == "add-remove" else 1
+    return _units(eps, times, ROUND_CEILING)
+
+
+def budget_units(eps: Decimal) -> int:
+    """Return the billionths of a budget of ``eps``, rounded down."""
+    return _units(eps, 1, ROUND_FLOOR)
+
+
+def _units(eps: Decimal, times: int, rounding: str) -> int:
+    if not eps.is_finite() or not 0 < eps <= LARGEST_EPS:
+        raise ParameterError("eps", f"a number above 0 and at most {LARGEST_EPS}", str(eps))
+    # 60 digits reach far below a billionth, so rounding the product first cannot pass over one.
+    context = Context(prec=60, rounding=rounding, traps=[])
+    product = context.multiply(eps, Decimal(times))
+    return int(product.quantize(_BILLIONTH, context=context).scaleb(9, context))
+
+
+def _eps(units: int) -> Decimal:
+    """Return billionths as eps, exactly whatever the decimal context, without idle zeros."""
+    whole, part = divmod(abs(units), 10**9)
+    sign = "-" if units < 0 else ""
+    return Decimal(f"{sign}{whole}.{part:09d}".rstrip("0").rstrip("."))
+
+
+def entry_digest(entry: Entry) -> str:
+    """Return the SHA-256 of the canonical JSON of every field but the digest; truth is 0 or 1."""
+    known = {name: value for name, value in vars(entry).items() if name != "digest"}
+    if isinstance(entry.end_to_end, bool):
+        known["end_to_end"] = int(entry.end_to_end)
+    # ``default``: a value that no entry may have must fail the comparison, not the encoder.
+    text = json.dumps(known, sort_keys=True, separators=(",", ":"), default=repr)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def identifier(parameter: str, text: str) -> str:
+    """Return text that can name something, refusing what cannot be printed."""
+    if not text or not text.isprintable():
+        raise ParameterError(parameter, "printable text that is not empty", text)
+    return text
+
+
+def draft(kind: Literal["charge", "budget"], dataset: str, label: str, units: int) -> Entry:
+    """Return an entry without its place in the chain; its label can be stored and shown."""
+    name = identifier("dataset", dataset)
+    shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
+    return Entry(0, kind, None, name, shown, units, None, None, None, "", "", "")
+
+
+def fault(entry: Entry, number: int, previous: str) -> str | None:
+    """Return what is wrong with the entry at a place of the chain, if anything is."""
+    if entry.number != number:
+        return f"entry {number} is missing"
+    if entry.digest != entry_digest(entry):
+        return f"entry {number} was altered"
+    if entry.previous != previous:
+        return f"the chain is broken between entry {number - 1} and entry {number}"
+    return None
+
+
+def same_release(entry: Entry, wanted: Entry) -> Entry:
+    """Return the earlier charge of the same release; the label is for people and may differ."""
+    placed = replace(entry, number=0, label=wanted.label, created="", previous="", digest="")
+    if placed != wanted:
+        raise UsageError(
+            f"release id {entry.release_id!r} was charged for another release (entry "
+            f"{entry.number}): take a new id."
+        )
+    return entry
+
+
+def check_affordable(chain: Sequence[Entry], wanted: Entry) -> None:
+    """Refuse a charge of more than is left: by sequential composition the eps add up."""
+    budget, spent = _totals(chain, wanted.dataset)
+    if budget is not None and spent + wanted.nano_eps > budget:
+        raise BudgetError(
+            requested=wanted.eps,
+            remaining=_eps(budget - spent),
+            difference=_eps(spent + wanted.nano_eps - budget),
+            doubled=wanted.neighbours == "add-remove",
+        )
+
+
+def _totals(entries: Sequence[Entry], dataset: str) -> tuple[int | None, int]:
+    """Return the newest budget, if any, and what is spent, in billionths."""
+    own = [entry for entry in entries if entry.dataset == dataset]
+    budgets = [entry.nano_eps for entry in own if entry.kind == "budget"]
+    spent = sum(entry.nano_eps for entry in own if entry.kind == "charge")
+    return (budgets[-1] if budgets else None), spent
+
+
+def account_of(entries: Sequence[Entry], dataset: str) -> Account:
+    """Return what a data set has spent and has left."""
+    own = [entry for entry in entries if entry.dataset == dataset]
+    charges = [entry for entry in own if entry.kind == "charge"]
+    budget, spent = _totals(own, dataset)
+    return Account(
+        dataset=dataset,
+        label=own[-1].label if own else "",
+        budget=None if budget is None else _eps(budget),
+        spent=_eps(spent),
+        remaining=None if budget is None else _eps(budget - spent),
+        n_charges=len(charges),
+        n_conditional=sum(not charge.end_to_end for charge in charges),
+    )
