@@ -3,6 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DPKV := $(CURDIR)/$(BIN)/dpkv
 
 .PHONY: help setup demo test check bench clean
 
@@ -25,10 +26,11 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	$(BIN)/dpkv calibrate datasets/clinic_patients.csv --eps 1 --k 2..5 --bounds=-10,10 \
-	  --plot build/demo/noise.svg
-	$(BIN)/dpkv seed datasets/clinic_patients.csv --k 5 --repeat 10 --lloyd --seed 1 --bounds=-10,10 \
-	  --out build/demo/centers-not-private.csv
+	rm -rf build/demo && mkdir -p build/demo && cp datasets/clinic_patients.csv build/demo/
+	cd build/demo && $(DPKV) calibrate clinic_patients.csv --eps 1 --k 2..5 --bounds=-10,10 --plot noise.svg
+	cd build/demo && $(DPKV) release --k 5 --mechanism lloyd
+	cd build/demo && $(DPKV) verify release/release.json
+	cd build/demo && $(DPKV) seed clinic_patients.csv --k 5 --repeat 10 --lloyd --seed 1 --bounds=-10,10
 
 check: $(READY)
 	$(BIN)/ruff check .

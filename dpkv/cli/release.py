@@ -131,7 +131,7 @@ def release(
     if as_json:
         output.print_text(done.record.to_json())
     else:
-        _show(done.record, _ledger_line(ledger, dataset), files)
+        _show(done.record, _ledger_line(ledger, done.record, dataset), files)
     _warn(done.record)
 
 
@@ -201,11 +201,12 @@ def _after_interrupt(ledger: Ledger, name: str) -> str:
     )
 
 
-def _ledger_line(ledger: Ledger, dataset: str) -> str:
+def _ledger_line(ledger: Ledger, record: ReleaseRecord, dataset: str) -> str:
     account = ledger.account(dataset)
+    charged = "" if record.ledger is None else f"charged {record.ledger.charged}; "
     if account.remaining is None:
-        return f"{account.spent:f} spent in all; no budget is set"
-    return f"{account.spent:f} of {account.budget:f} spent, {account.remaining:f} left"
+        return f"{charged}{account.spent:f} spent in all, no budget is set"
+    return f"{charged}{account.spent:f} of {account.budget:f} spent, {account.remaining:f} left"
 
 
 def _show(record: ReleaseRecord, ledger: str, files: list[Path]) -> None:
@@ -217,7 +218,7 @@ def _show(record: ReleaseRecord, ledger: str, files: list[Path]) -> None:
         ["centres", f"{plan.k}, by {record.title}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
         ["bounds", _BOUNDS_TOLD[plan.bounds].format(share=plan.bounds_share)],
-        ["noise", "sd " + ", ".join(f"{sd:.4g} in {name}" for name, sd in sds)],
+        ["noise", f"on {noise.added_to}: sd " + ", ".join(f"{sd:.4g} in {n}" for n, sd in sds)],
         ["budget", ledger],
         ["files", ", ".join(map(str, files))],
     ]

@@ -95,7 +95,7 @@ class Gupt(Mechanism):
     def steps(self) -> tuple[Step, ...]:
         """Return the one sum that noise is added to."""
         cost = laplace_cost(self.n_clusters * self.grid.diam1, self.noise_scale)
-        return (Step(f"the sum of the centers of {self.n_blocks} blocks", cost),)
+        return (Step(f"the sum of the centres of {self.n_blocks} blocks", cost),)
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of the sum; the average has ``n_blocks`` times less."""

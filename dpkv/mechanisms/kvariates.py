@@ -80,11 +80,11 @@ class Algorithm0(Mechanism):
     def steps(self) -> tuple[Step, ...]:
         """Return the k rounds."""
         cost = laplace_cost(self.grid.diam1, self.noise_scale)
-        return (Step("one noisy center", cost, self.n_clusters),)
+        return (Step("one noisy centre", cost, self.n_clusters),)
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of a center's coordinates."""
-        return (Noise("each coordinate of each center", self.noise_scale, GRID_STEPS),)
+        return (Noise("each coordinate of each centre", self.noise_scale, GRID_STEPS),)
 
     def parameters(self) -> dict[str, Any]:
         """Return the noise."""
@@ -173,10 +173,10 @@ class KVariates(Algorithm0):
     def steps(self) -> tuple[Step, ...]:
         """Return the first round, a uniform pick, and the others."""
         first, later = round_costs(self.log_ratio, self.n_records, self.gamma)
-        opening = Step("round 1: uniform pick, one noisy center", first)
+        opening = Step("round 1: uniform pick, one noisy centre", first)
         if self.n_clusters == 1:
             return (opening,)
-        rest = "a later round: smoothed D^2 pick, one noisy center"
+        rest = "a later round: smoothed D^2 pick, one noisy centre"
         return opening, Step(rest, later, self.n_clusters - 1)
 
     def parameters(self) -> dict[str, Any]:

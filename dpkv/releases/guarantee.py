@@ -12,7 +12,7 @@ NOT_RELEASABLE = "a seeded simulation, not releasable: whoever knows the seed ca
 
 _PROOFS = {
     "theorem-a": "Theorem A: sampling amplification of every round (dpkv/calibration/amplified.py)",
-    "local": "every center is a noisy record, whichever was picked (dpkv/mechanisms/kvariates.py)",
+    "local": "every centre is a noisy record, whichever was picked (dpkv/mechanisms/kvariates.py)",
     "published": "none: the noise is the paper's, as printed",
 }
 _SENSITIVITY = {
@@ -88,14 +88,14 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         "a person is one record: someone with several records is protected for one of them",
         bounds,
         "the curator's machine, the operating system's randomness and OpenDP's sampler are sound",
-        "only the centers and this record are published: not the time it took, not the workspace",
+        "only the centres and this record are published: not the time it took, not the workspace",
         "other releases of the same data add up: the ledger keeps their sum",
     )
 
 
 def not_protected(plan: Plan, columns: tuple[str, ...]) -> tuple[str, ...]:
     """Return what the release tells everyone."""
-    facts = ["the number of centers", "the bounds", f"the {len(columns)} column names"]
+    facts = ["the number of centres", "the bounds", f"the {len(columns)} column names"]
     if plan.neighbours is Neighbours.REPLACE_ONE:
         facts.insert(0, "the number of records")
     if plan.bounds == "private":
