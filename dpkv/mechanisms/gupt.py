@@ -114,8 +114,10 @@ class Gupt(Mechanism):
         rng = entropy.generator()
         order = rng.permutation(len(points))
         sums = np.zeros((self.n_clusters, self.grid.n_features), np.int64)
-        for rows in np.array_split(order, self.n_blocks):
-            sums += self._block_centers(points[np.sort(rows)], rng)
+        # A block has randomness of its own, so that what one does cannot change another.
+        blocks = zip(np.array_split(order, self.n_blocks), rng.spawn(self.n_blocks), strict=True)
+        for rows, block_rng in blocks:
+            sums += self._block_centers(points[np.sort(rows)], block_rng)
         noisy = entropy.add_laplace(sums, self.noise_scale)
         return np.floor_divide(noisy + self.n_blocks // 2, self.n_blocks)
 

@@ -1,0 +1,215 @@
+"""The exact privacy loss of a release against every neighbour.
+
+Given the centers so far, the next one has probability
+
+    sum_a W_t(a) p_a(x_t) / sum_a W_t(a),      W_1 = 1,  W_t(a) = D_t(a) + S,
+
+so the whole ordered output has a closed form, and replacing one record changes one term of each
+sum. The loss log P(x | A) - log P(x | A') is therefore exact, for every record and any replacement,
+in O(k) once the sums are known. Here in floating point, for speed; ``witness`` re-checks it
+in interval arithmetic.
+
+Clamping a center to a box changes p_a(x) by a factor that does not depend on a: at a bound, the
+tail of the noise is q^dist / (1 + q) where inside it is q^dist (1 - q) / (1 + q). So the loss of a
+clamped output has the same formula. For an L1 ball it is the loss of the output before clamping.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpkv import kernels
+from dpkv.grid import Grid, Integers
+from dpkv.kernels import Float64s
+from dpkv.mechanisms import Algorithm0
+
+_MOST_CORNERS = 6  # columns; beyond it only some of the 2^d corners are tried
+
+
+@kernels.compiled
+def _round_factors(  # type: ignore[no-untyped-def]
+    points, outputs, centers, offsets, smoothing, scale, weights, likelihoods, first, last
+):
+    """Fill weights[i, t] = W_t(a) and likelihoods[i, t] = exp(-(|x_t - a| - offsets_t) / b)."""
+    n_rounds, features = outputs.shape
+    for block in range(first, last):
+        for i in range(block * kernels.BLOCK, min(len(points), (block + 1) * kernels.BLOCK)):
+            closest = np.inf
+            for t in range(n_rounds):
+                distance, squared = -offsets[t], 0.0
+                for j in range(features):
+                    distance += abs(float(outputs[t, j] - points[i, j]))
+                    gap = float(centers[t, j] - points[i, j])
+                    squared += gap * gap
+                weight = 1.0
+                if t > 0 and smoothing >= 0.0:
+                    weight = closest + smoothing
+                weights[i, t] = weight
+                likelihoods[i, t] = np.exp(-distance / scale)
+                closest = min(closest, squared)
+
+
+@kernels.compiled
+def _extreme_losses(  # type: ignore[no-untyped-def]
+    weights, likelihoods, new_weights, new_likelihoods, sums, best, first, last
+):
+    """For each record find the replacements of largest and of smallest loss.
+
+    ``sums`` are, a round, those of the weights, of weight times likelihood, and of the likelihoods.
+    """
+    n_records, n_rounds = weights.shape
+    for block in range(first, last):
+        for i in range(block * kernels.BLOCK, min(n_records, (block + 1) * kernels.BLOCK)):
+            highest, lowest = 0.0, np.inf
+            to_highest, to_lowest = 0, 0
+            for r in range(len(new_weights)):
+                ratio = 1.0  # P(x | A) / P(x | A')
+                for t in range(n_rounds):
+                    old, new = weights[i, t], new_weights[r, t]
+                    total = sums[0, t] - old + new
+                    mass = sums[1, t] - old * likelihoods[i, t] + new * new_likelihoods[r, t]
+                    if total <= 0.0:  # every distance is zero: a uniform pick
+                        total = float(n_records)
+                        mass = sums[2, t] - likelihoods[i, t] + new_likelihoods[r, t]
+                    ratio *= (total / mass) * (sums[3, t] / n_records)
+                if ratio > highest:
+                    highest, to_highest = ratio, r
+                if ratio < lowest:
+                    lowest, to_lowest = ratio, r
+            best[i, 0], best[i, 1] = highest, to_highest
+            best[i, 2], best[i, 3] = lowest, to_lowest
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The extreme losses of one output, over all records and the replacements tried."""
+
+    largest: float
+    """The largest |log P(x | A) - log P(x | A')|."""
+    record: int
+    replacement: Integers
+    by_record: Float64s
+    """For each record, its largest absolute loss."""
+
+
+def exact_losses(
+    mechanism: Algorithm0, points: Integers, output: Integers, replacements: Integers
+) -> Losses:
+    """Return the exact loss of ``output`` against every record's replacement by each point."""
+    weights, likelihoods = round_factors(mechanism, points, output)
+    new_weights, new_likelihoods = round_factors(mechanism, replacements, output)
+    best = np.empty((len(points), 4))
+    work = len(points) * len(replacements) * len(output)
+    kernels.over_blocks(
+        _extreme_losses,
+        kernels.block_count(len(points)),
+        work,
+        weights,
+        likelihoods,
+        new_weights,
+        new_likelihoods,
+        _sums(weights, likelihoods),
+        best,
+    )
+    with np.errstate(divide="ignore"):
+        up, down = np.log(best[:, 0]), -np.log(best[:, 2])
+    by_record = np.maximum(up, down)
+    record = int(by_record.argmax())
+    column = 1 if up[record] >= down[record] else 3
+    chosen = replacements[int(best[record, column])]
+    return Losses(float(by_record[record]), record, np.asarray(chosen), by_record)
+
+
+def _sums(weights: Float64s, likelihoods: Float64s) -> Float64s:
+    """Return, a round, the sums of W, of W p and of p, and m times the mixture's density."""
+    total, mass, plain = (
+        weights.sum(axis=0),
+        (weights * likelihoods).sum(axis=0),
+        likelihoods.sum(0),
+    )
+    density = np.divide(mass, total, out=plain / len(weights), where=total > 0)
+    return np.stack([total, mass, plain, density * len(weights)])
+
+
+def round_factors(
+    mechanism: Algorithm0, points: Integers, output: Integers
+) -> tuple[Float64s, Float64s]:
+    """Return W_t(a) and p_a(x_t), the latter up to a factor of the round, for all records."""
+    outputs = np.ascontiguousarray(output, dtype=np.int64)
+    centers = np.ascontiguousarray(mechanism.grid.clip(outputs), dtype=np.int64)
+    shape = (len(points), len(outputs))
+    weights, likelihoods = np.empty(shape), np.empty(shape)
+    smoothing = -1.0 if mechanism.smoothing is None else float(mechanism.smoothing)
+    kernels.over_blocks(
+        _round_factors,
+        kernels.block_count(len(points)),
+        points.size * len(outputs),
+        np.ascontiguousarray(points),
+        outputs,
+        centers,
+        np.abs(outputs - centers).sum(axis=1).astype(np.float64),  # keeps exp() in range
+        smoothing,
+        mechanism.noise_scale or 1.0,
+        weights,
+        likelihoods,
+    )
+    return weights, likelihoods
+
+
+def tried_replacements(grid: Grid, output: Integers, n_points: int = 256) -> Integers:
+    """Return public points to replace records by: corners, the output itself, and a spread.
+
+    Depends on the grid and the output alone.
+    """
+    from scipy.stats import qmc  # noqa: PLC0415 (slow to import)
+
+    corners = domain_corners(grid)
+    fixed = np.concatenate([corners, grid.clip(np.asarray(output, dtype=np.int64))])
+    fixed = np.unique(fixed, axis=0)[:n_points]
+    missing = n_points - len(fixed)
+    if missing > 0:
+        uniform = qmc.Halton(grid.n_features, scramble=False).random(missing + 1)[1:]
+        fixed = np.concatenate([fixed, grid.spread(uniform)])
+    return fixed
+
+
+def domain_corners(grid: Grid) -> Integers:
+    """Return extreme points of the domain; all of them for few columns, else some."""
+    d = grid.n_features
+    if d <= _MOST_CORNERS:
+        cube = np.asarray(list(product((0.0, 1.0), repeat=d)))
+    else:
+        cube = np.concatenate([np.zeros((1, d)), np.ones((1, d)), np.eye(d), 1.0 - np.eye(d)])
+    return grid.spread(cube)
+
+
+def log_ratio_of_tables(
+    mechanism: Algorithm0,
+    groups: Integers,
+    counts: NDArray[np.int64],
+    old: Integers,
+    new: Integers,
+    output: Integers,
+) -> float:
+    """Return log P(x | A) - log P(x | A') for A of ``groups`` by ``counts`` and the record ``old``.
+
+    A' has ``new`` in place of ``old``. For tables of many equal records this costs next to nothing.
+    """
+    points = np.concatenate([groups, old[np.newaxis], new[np.newaxis]])
+    weights, likelihoods = round_factors(mechanism, points, output)
+    here = np.concatenate([counts, [1, 0]]).astype(np.float64)
+    there = np.concatenate([counts, [0, 1]]).astype(np.float64)
+    logs = _log_densities(weights, likelihoods, here) - _log_densities(weights, likelihoods, there)
+    return math.fsum(logs.tolist())
+
+
+def _log_densities(weights: Float64s, likelihoods: Float64s, counts: Float64s) -> Float64s:
+    """Return the logarithm of every round's density; a round without weights picks uniformly."""
+    total, plain = counts @ weights, counts @ likelihoods / counts.sum()
+    mixed = np.divide(counts @ (weights * likelihoods), total, out=plain, where=total > 0)
+    return np.asarray(np.log(mixed))

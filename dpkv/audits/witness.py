@@ -1,0 +1,154 @@
+"""Witnesses: two neighbouring tables and an output, whose probabilities anyone can recompute.
+
+A witness proves a lower bound on eps without a confidence level: at the claimed noise, this output
+is exp(loss) times likelier under one table than under the other. ``check_witness`` recomputes both
+probabilities in interval arithmetic from the description alone.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from dpkv.audits.intervals import log_probability_bounds
+from dpkv.audits.worst_case import WorstCase
+from dpkv.calibration.amplified import float_above
+from dpkv.domain import Domain
+from dpkv.errors import UsageError
+from dpkv.grid import GRID_BITS
+from dpkv.mechanisms import Algorithm0, Mechanism, describe, from_description
+from dpkv.releases.plan import Frozen
+from dpkv.releases.verify import Check
+from dpkv.validation import float_below
+
+_AGREE = 1e-9  # how far a stated logarithm may be from the bounds; floats print 16 digits
+
+
+class Witness(Frozen):
+    """Neighbouring tables on the grid, an output, and how likely it is under both."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["witness"] = "witness"
+    visibility: Literal["public", "curator-only"]
+    """Curator-only where the tables are the curator's own."""
+    claimed_eps: str
+    mechanism: dict[str, Any]
+    domain: dict[str, Any]
+    grid_bits: int = GRID_BITS
+    common: tuple[tuple[int, ...], ...]
+    counts: tuple[int, ...]
+    """How often each of the common points occurs in both tables."""
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+    output: tuple[tuple[int, ...], ...]
+    log_probability_old: float
+    log_probability_new: float
+    """Natural logarithms, up to a constant that both share: the noise's normaliser."""
+
+    def to_json(self) -> str:
+        """Return the witness as JSON text."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    @property
+    def loss(self) -> float:
+        """The stated loss."""
+        return self.log_probability_old - self.log_probability_new
+
+
+def witness_of(
+    found: WorstCase, mechanism: Algorithm0, domain: Domain, claimed_eps: str
+) -> Witness:
+    """Write a worst case down, with its probabilities in interval arithmetic."""
+    stated = Witness(
+        visibility="public",
+        claimed_eps=claimed_eps,
+        mechanism=describe(mechanism),
+        domain=domain.to_dict(),
+        common=(tuple(found.common.tolist()),),
+        counts=(found.n_common,),
+        old=tuple(found.old.tolist()),
+        new=tuple(found.new.tolist()),
+        output=tuple(map(tuple, found.output.tolist())),
+        log_probability_old=0.0,
+        log_probability_new=0.0,
+    )
+    old, new = (_bounds(stated, mechanism, record) for record in (stated.old, stated.new))
+    return stated.model_copy(
+        update={
+            "log_probability_old": float_below_signed(old[0]),
+            "log_probability_new": float_above(new[1]),
+        }
+    )
+
+
+def float_below_signed(value: Decimal) -> float:
+    """Return the largest float that is not above ``value``, of any sign."""
+    return -float_above(-value) if value < 0 else float_below(value)
+
+
+def parse_witness(text: str, path: object) -> Witness:
+    """Return the witness that a file holds."""
+    try:
+        return Witness.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "its JSON"
+        raise UsageError(
+            f"{path} is not a witness (see {place}): take an unaltered copy."
+        ) from None
+
+
+def rebuilt(witness: Witness) -> Mechanism:
+    """Return the mechanism that a witness is about."""
+    grid = Domain.from_dict(witness.domain).grid(witness.grid_bits)
+    return from_description(witness.mechanism, grid)
+
+
+def loss_bounds(witness: Witness) -> tuple[Decimal, Decimal]:
+    """Return bounds of the witness's loss, recomputed."""
+    mechanism = rebuilt(witness)
+    if not isinstance(mechanism, Algorithm0):
+        raise UsageError("a witness is about a release of Algorithm 0.")
+    old, new = (_bounds(witness, mechanism, record) for record in (witness.old, witness.new))
+    down, up = (Context(prec=60, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
+    return down.subtract(old[0], new[1]), up.subtract(old[1], new[0])
+
+
+def _bounds(
+    witness: Witness, mechanism: Algorithm0, record: tuple[int, ...]
+) -> tuple[Decimal, Decimal]:
+    centers = mechanism.grid.clip(np.asarray(witness.output, dtype=np.int64))
+    return log_probability_bounds(
+        [*witness.common, record],
+        [*witness.counts, 1],
+        witness.output,
+        centers.tolist(),
+        smoothing=mechanism.smoothing,
+        scale=mechanism.noise_scale or 1.0,
+    )
+
+
+def check_witness(witness: Witness) -> tuple[Check, ...]:
+    """Return every check of a witness: its tables, its logarithms, and what it says of eps."""
+    mechanism = rebuilt(witness)
+    points = np.asarray([*witness.common, witness.old, witness.new], dtype=np.int64)
+    inside = bool((mechanism.grid.clip(points) == points).all())
+    needed = mechanism.n_records_needed
+    total = sum(witness.counts) + 1
+    counted = min(witness.counts, default=0) >= 0 and needed in (None, total)
+    low, high = loss_bounds(witness)
+    stated = Decimal(witness.loss)
+    margin = Decimal(_AGREE)
+    holds = low <= Decimal(witness.claimed_eps)
+    return (
+        Check("tables", inside and counted, f"neighbours of {total} records on the public grid"),
+        Check("loss", low - margin <= stated <= high + margin, f"recomputed as {low:.9g}"),
+        Check(
+            "claim",
+            holds,
+            f"this output shows eps >= {low:.6g}, claimed {witness.claimed_eps}",
+        ),
+    )
