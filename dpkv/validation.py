@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 from typing import Any, SupportsIndex
 
@@ -25,6 +26,8 @@ LARGEST_TOTAL_WEIGHT = 1e200
 
 LARGEST_EPS = 1_000_000
 """Beyond it a privacy parameter promises nothing, and a ledger's sums could overflow."""
+SMALLEST_EPS = Decimal("0.000000001")
+"""The ledger's unit."""
 
 
 def whole_number(name: str, value: SupportsIndex, *, at_least: int) -> int:
@@ -80,7 +83,25 @@ def exact_eps(name: str, value: float | str | Decimal) -> Decimal:
         raise ParameterError(name, "a number", value) from None
     if isinstance(value, bool) or not (number.is_finite() and 0 < number <= LARGEST_EPS):
         raise ParameterError(name, f"greater than 0 and at most {LARGEST_EPS}", value)
+    if number < SMALLEST_EPS:
+        raise ParameterError(name, f"at least {SMALLEST_EPS:f}, the ledger's unit", value)
     return number
+
+
+def truth(name: str, value: bool) -> bool:
+    """Return ``value`` where it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(name, "True or False", value)
+    return bool(value)
+
+
+def printable_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Return texts that a file can hold."""
+    names = tuple(values)
+    for text in names:
+        if not isinstance(text, str) or text.encode(errors="replace").decode() != text:
+            raise ParameterError(name, "texts that UTF-8 can hold", text)
+    return names
 
 
 def float_below(value: Decimal) -> float:

@@ -33,6 +33,7 @@ from dpkv.mechanisms.mechanism import (
     Proof,
     Step,
     laplace_cost,
+    positive_or_pointless,
     refuse_add_remove,
 )
 from dpkv.noise import Entropy, smallest_scale
@@ -68,7 +69,9 @@ class Gupt(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_add_remove(self.name, self.neighbours, NEEDS_PUBLIC_M)
+        whole_number("n_records", self.n_records, at_least=1)
         whole_number("n_blocks", self.n_blocks, at_least=1)
+        positive_or_pointless(self.noise_scale, self.grid)
 
     @classmethod
     def calibrated(cls, eps: Decimal, *, n_records: int, n_clusters: int, grid: Grid) -> Gupt:

@@ -29,7 +29,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpkv.calibration.amplified import certify, round_costs
-from dpkv.errors import ParameterError
 from dpkv.grid import Grid
 from dpkv.kernels import Integers
 from dpkv.mechanisms.mechanism import (
@@ -40,12 +39,13 @@ from dpkv.mechanisms.mechanism import (
     Proof,
     Step,
     laplace_cost,
+    positive_or_pointless,
     refuse_add_remove,
 )
 from dpkv.noise import Entropy, smallest_scale
 from dpkv.seeding.algorithm0 import seeding_rounds
 from dpkv.seeding.exact import ExactPicker
-from dpkv.validation import cluster_count, float_below, non_negative_finite
+from dpkv.validation import cluster_count, float_below, whole_number
 
 NEEDS_PUBLIC_M = "Its proof takes the number of records as public; under add/remove it is not."
 
@@ -58,9 +58,7 @@ class Algorithm0(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        non_negative_finite("noise_scale", self.noise_scale)
-        if self.noise_scale == 0.0 and self.grid.diam1 > 0:
-            raise ParameterError("noise_scale", "greater than 0", self.noise_scale)
+        positive_or_pointless(self.noise_scale, self.grid)
 
     @property
     def smoothing(self) -> int | None:
@@ -123,10 +121,10 @@ class KVariates(Algorithm0):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        cluster_count(self.n_clusters, self.n_records, "k")
+        cluster_count(self.n_clusters, whole_number("n_records", self.n_records, at_least=1), "k")
         refuse_add_remove(self.name, self.neighbours, NEEDS_PUBLIC_M)
-        if self.smoothing_steps is not None and self.smoothing_steps < 1 < self.n_clusters:
-            raise ParameterError("smoothing_steps", "at least 1", self.smoothing_steps)
+        if self.smoothing_steps is not None:
+            whole_number("smoothing_steps", self.smoothing_steps, at_least=1)
 
     @classmethod
     def calibrated(

@@ -37,6 +37,7 @@ from dpkv.mechanisms.mechanism import (
     Proof,
     Step,
     laplace_cost,
+    positive_or_pointless,
 )
 from dpkv.mechanisms.split import Split
 from dpkv.noise import Entropy, smallest_scale
@@ -64,6 +65,7 @@ class Lloyd(Mechanism):
         super().__post_init__()
         whole_number("iterations", self.iterations, at_least=1)
         positive_finite("count_scale", self.count_scale)
+        positive_or_pointless(self.sum_scale, self.grid)
 
     @classmethod
     def calibrated(

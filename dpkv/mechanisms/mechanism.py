@@ -20,7 +20,7 @@ from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
 from dpkv.kernels import Integers
 from dpkv.noise import Entropy
-from dpkv.validation import one_of, whole_number
+from dpkv.validation import non_negative_finite, one_of, positive_finite, whole_number
 
 GRID_STEPS, RECORDS = "grid steps", "records"
 _SUMS = Context(prec=200)  # digits enough to add costs exactly
@@ -144,6 +144,12 @@ class Mechanism(ABC):
 def laplace_cost(sensitivity: int, scale: float) -> Decimal:
     """Return sensitivity / scale, rounded up: what integers of that L1 sensitivity cost."""
     return upward_decimal(Fraction(sensitivity) / Fraction(scale)) if sensitivity else Decimal(0)
+
+
+def positive_or_pointless(scale: float, grid: Grid) -> None:
+    """Refuse a noise scale that is no positive number, but for a domain that is a single point."""
+    if grid.diam1 > 0 or non_negative_finite("noise_scale", scale) > 0:
+        positive_finite("noise_scale", scale)
 
 
 def refuse_add_remove(name: str, neighbours: Neighbours, why: str) -> None:

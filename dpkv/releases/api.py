@@ -25,7 +25,7 @@ from dpkv.releases.produce import (
     rehearse,
 )
 from dpkv.tables.naming import default_names
-from dpkv.validation import as_records, cluster_count
+from dpkv.validation import as_records, cluster_count, printable_names, truth
 from dpkv.workspace import array_fingerprint
 
 AnyBounds = Bounds | Domain | str
@@ -152,7 +152,9 @@ def _planned(
             "bounds", "low and high, a Domain, 'private' or 'data'", None, "They must be public."
         )
     values = as_records(data)
-    names = _column_names(data, values.shape[1]) if columns is None else tuple(columns)
+    names = _column_names(data, values.shape[1])
+    if columns is not None:
+        names = printable_names("columns", columns)
     if len(names) != values.shape[1]:
         raise ParameterError("columns", f"{values.shape[1]} names", len(names))
     source, domain = as_bounds(bounds, names, scaled=scaled)
@@ -177,7 +179,8 @@ def as_bounds(
         return ("private" if bounds == "private" else "data"), None
     domain = bounds
     if not isinstance(domain, Domain):
-        domain = Domain.bounded(domain, len(columns), scaled=scaled, columns=columns)
+        wide = truth("scaled", scaled)
+        domain = Domain.bounded(domain, len(columns), scaled=wide, columns=columns)
     if domain.source != "given":
         raise ParameterError(
             "bounds", "a domain that was given, not read from data", f"source {domain.source!r}"
@@ -189,4 +192,4 @@ def _column_names(data: object, width: int) -> tuple[str, ...]:
     names = getattr(data, "columns", None)
     if names is None or len(names) != width:
         return default_names(width)
-    return tuple(map(str, names))
+    return printable_names("columns", map(str, names))

@@ -6,6 +6,7 @@ records and fresh randomness.
 
 from __future__ import annotations
 
+import json
 import math
 from decimal import Decimal
 from typing import Any, Literal, Self
@@ -18,7 +19,7 @@ from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import GRID_BITS
 from dpkv.mechanisms import Neighbours, Split, as_neighbours, check_request
 from dpkv.releases.canonical import canonical, digest
-from dpkv.validation import exact_eps, non_negative, one_of, positive_finite, whole_number
+from dpkv.validation import exact_eps, non_negative, one_of, positive_finite, truth, whole_number
 
 DEFAULT_BOUNDS_SHARE = 0.1
 CALIBRATIONS = ("certified", "published")
@@ -29,6 +30,10 @@ class Frozen(BaseModel):
     """Frozen data with every field checked; infinities are written as text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+    def canonical(self, *, exclude: set[str] | None = None) -> bytes:
+        """Return the one JSON text of these data that digests and signatures are of."""
+        return canonical(json.loads(self.model_dump_json(exclude=exclude)))
 
 
 class Plan(Frozen):
@@ -71,6 +76,7 @@ class Plan(Frozen):
     ) -> Plan:
         """Check what was asked for and write it down."""
         relation = as_neighbours(neighbours)
+        scaled = getattr(domain, "scaled", scaled)
         check_request(mechanism, relation, iterations)
         one_of("calibration", calibration, CALIBRATIONS)
         _check_published(mechanism, calibration, bounds)
@@ -87,17 +93,29 @@ class Plan(Frozen):
             bounds=bounds,
             bounds_share=_checked_share(bounds_share) if bounds == "private" else None,
             domain=None if domain is None else domain.to_dict(),
-            scaled=scaled,
-            clamp=clamp,
+            scaled=truth("scaled", scaled),
+            clamp=truth("clamp", clamp),
         )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        check_request(self.mechanism, self.neighbours, self.iterations)
+        _check_published(self.mechanism, self.calibration, self.bounds)
+        whole_number("k", self.k, at_least=1)
         exact_eps("eps", self.eps)
+        _checked_gamma(self.gamma)
+        if self.iterations is not None:
+            whole_number("iterations", self.iterations, at_least=1)
         if (self.domain is not None) != (self.bounds == "given"):
             raise ValueError("a domain belongs to bounds that are given, and only to those")
+        if self.domain is not None and self.domain.get("scaled", self.scaled) != self.scaled:
+            raise ValueError("the domain is scaled or it is not")
         if (self.bounds_share is not None) != (self.bounds == "private"):
             raise ValueError("a share for bounds belongs to bounds that are found privately")
+        if self.bounds_share is not None:
+            _checked_share(self.bounds_share)
+        if self.eps_tilde is not None and self.calibration != "published":
+            raise ValueError("a published eps~ belongs to the published calibration")
         return self
 
     @property
@@ -120,7 +138,7 @@ class Plan(Frozen):
     @property
     def digest(self) -> str:
         """The SHA-256 of the plan, which the ledger keeps."""
-        return digest(canonical(self.model_dump(mode="json")))
+        return digest(self.canonical())
 
 
 def _plain(eps: Decimal) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from dpkv.calibration import Settings, calibrate_working
 from dpkv.calibration.amplified import float_above
 from dpkv.calibration.calibrator import Progress
-from dpkv.domain import Domain, data_domain
+from dpkv.domain import Box, Domain, data_domain
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid, Integers
 from dpkv.kernels import Float64s, Floats
@@ -41,6 +41,8 @@ from dpkv.releases.canonical import digest
 from dpkv.releases.guarantee import guarantee, not_protected
 from dpkv.releases.plan import Plan
 from dpkv.releases.record import (
+    OS_RANDOMNESS,
+    SEEDED,
     BoundsRecord,
     GridRecord,
     LedgerReference,
@@ -58,8 +60,6 @@ from dpkv.tables.store import map_rows
 from dpkv.validation import cluster_count
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_OS_RANDOMNESS = "operating system entropy: Python secrets for selection, OpenDP for noise; no seed"
-_SEEDED = "a seeded numpy generator: for simulation only"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ def checked_release_id(release_id: str | None) -> str:
     """Return the id to use, refusing one that could not name a file."""
     if release_id is None:
         return new_release_id()
-    if not _ID.fullmatch(release_id):
+    if not isinstance(release_id, str) or not _ID.fullmatch(release_id):
         raise ParameterError(
             "id", "1 to 64 letters, digits, dots, dashes or underscores", release_id
         )
@@ -120,7 +120,7 @@ def carry_out(
     workspace: str | Path = ".dpkv",
 ) -> Release:
     """Charge the account and release. Without an account nothing is charged or kept."""
-    _check_counts(plan, records)
+    _check(plan, records)
     if account is None:
         return _signed(
             _produce(plan, records, OperatingSystemEntropy(), workspace, None, None), key
@@ -149,7 +149,7 @@ def rehearse(
 ) -> Release:
     """Run the same code with seeded draws: no ledger, and nothing that may be released."""
     entropy = SeededEntropy(seed)
-    _check_counts(plan, records)
+    _check(plan, records)
     return _produce(plan, records, entropy, workspace, None, None)
 
 
@@ -176,18 +176,21 @@ def usable_eps_tilde(k: int, eps_tilde: float | None, note: str) -> float:
     return eps_tilde
 
 
-def _check_counts(plan: Plan, records: Records) -> None:
+def _check(plan: Plan, records: Records) -> None:
+    """Refuse, before anything is charged, what could not be carried out."""
     if plan.neighbours is Neighbours.REPLACE_ONE:  # elsewhere m is private, and may be below k
         cluster_count(plan.k, len(records.values), "k")
+    width = len(records.columns)
+    domain: Domain = Box((0.0,) * width, (1.0,) * width)  # as wide a grid as any box has
     if plan.domain is not None:
-        width = Domain.from_dict(plan.domain).n_features
-        if width != len(records.columns):
-            raise UsageError(
-                f"the bounds are for {width} columns. Got {len(records.columns)} instead: give "
-                "bounds for exactly the columns used."
-            )
-    if plan.calibration == "published" and plan.eps_tilde is None:
-        raise UsageError("the published calibration needs its eps~ before the release is charged.")
+        domain = Domain.from_dict(plan.domain)
+    if domain.n_features != width:
+        raise UsageError(
+            f"the bounds are for {domain.n_features} columns. Got {width} instead: give bounds for "
+            "exactly the columns used."
+        )
+    bounds_mechanism(plan, width)
+    mechanism_of(plan, domain.grid(plan.grid_bits), len(records.values))
 
 
 def _produce(
@@ -216,7 +219,8 @@ def _produce(
 def mechanism_of(plan: Plan, grid: Grid, n_records: int) -> Mechanism:
     """Return the mechanism that the plan asks for, once the grid is known."""
     if plan.calibration == "published":
-        assert plan.eps_tilde is not None
+        if plan.eps_tilde is None:
+            raise UsageError("the published calibration needs its eps~ first.")
         return Published.calibrated(plan.eps_tilde, n_clusters=plan.k, grid=grid)
     return calibrated(
         plan.mechanism,
@@ -290,7 +294,7 @@ def _record(
         steps=step_records(all_steps(finder, mechanism)),
         spent=spent(finder, mechanism),
         noise=noise_records(finder, mechanism),
-        randomness=_SEEDED if simulated else _OS_RANDOMNESS,
+        randomness=SEEDED if simulated else OS_RANDOMNESS,
         bounds=BoundsRecord(
             source=plan.bounds,
             domain=domain.to_dict(),

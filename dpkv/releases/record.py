@@ -20,10 +20,11 @@ from dpkv.domain import Domain
 from dpkv.grid import Grid
 from dpkv.mechanisms import Mechanism, Noise, PrivateBounds, Step
 from dpkv.mechanisms.mechanism import GRID_STEPS
-from dpkv.releases.canonical import canonical
 from dpkv.releases.guarantee import CONDITIONAL, NOT_RELEASABLE, Guarantee
 from dpkv.releases.plan import Frozen, Plan
 
+OS_RANDOMNESS = "operating system entropy: Python secrets for selection, OpenDP for noise; no seed"
+SEEDED = "a seeded numpy generator: for simulation only"
 LEAKED_BOUNDS = "the bounds were read from the data, which leaks them"
 
 
@@ -145,7 +146,7 @@ class ReleaseRecord(Frozen):
 
     def signed_bytes(self) -> bytes:
         """Return what a signature covers: everything but the signature."""
-        return canonical(self.model_dump(mode="json", exclude={"signature"}))
+        return self.canonical(exclude={"signature"})
 
     @property
     def summary(self) -> str:

@@ -14,16 +14,19 @@ from pathlib import Path
 
 import numpy as np
 
+from dpkv import __version__
 from dpkv.domain import Box, Domain
 from dpkv.errors import DpkvError
 from dpkv.grid import Grid
-from dpkv.ledger import Entry, Ledger
+from dpkv.ledger import Entry, Ledger, charge_units
 from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, from_description
 from dpkv.mechanisms.bounds import N_BINS, bin_edges
 from dpkv.releases.canonical import digest
 from dpkv.releases.guarantee import guarantee, not_protected
 from dpkv.releases.produce import bounds_mechanism, mechanism_of, restored, spent
 from dpkv.releases.record import (
+    OS_RANDOMNESS,
+    SEEDED,
     GridRecord,
     ReleaseRecord,
     all_steps,
@@ -140,9 +143,14 @@ class _Verification:
         _must((record.n_records is None) == private_m, "the number of records is public or not")
         needed = mechanism.n_records_needed
         _must(needed in (None, record.n_records), "the mechanism is for other records")
-        if mechanism.proof == "published":
+        _must(
+            private_m or (record.n_records or 0) >= plan.k, "there are fewer records than centres"
+        )
+        seeded = record.kind == "simulation"
+        _must(record.randomness == (SEEDED if seeded else OS_RANDOMNESS), "randomness is misstated")
+        if mechanism.proof == "published" or record.dpkv_version == __version__:
             planned = mechanism_of(plan, self.grid, record.n_records or 1)
-            _must(mechanism == planned, "the noise is not that of the plan's eps~")
+            _must(mechanism == planned, "the mechanism is not what the plan is calibrated to")
         return record.title
 
     def accounting(self) -> str:
@@ -197,6 +205,9 @@ class _Verification:
         stated = self.record.ledger
         if stated is None:
             raise _UnknownError("charged to no ledger")
+        plan = self.record.plan
+        due = charge_units(plan.exact_eps, plan.neighbours.value)
+        _must(Decimal(stated.charged).scaleb(9) == due, "the charge is misstated")
         if self.workspace is None or not (self.workspace / "ledger.sqlite").exists():
             raise _UnknownError("no ledger here: ask the curator")
         ledger = Ledger(self.workspace)
@@ -215,7 +226,6 @@ class _Verification:
         _must(entry.dataset == stated.dataset, "the entry is of another data set")
         _must(entry.plan_digest == plan.digest, "the entry was charged for another plan")
         _must(f"{entry.eps:f}" == stated.charged, "the charge is misstated")
-        _must(entry.eps >= plan.exact_eps, "the entry was charged too little")
 
     def kept_copy(self) -> str:
         name = self.record.release_id
