@@ -28,7 +28,8 @@ SEEDED = "a seeded numpy generator: for simulation only"
 LEAKED_BOUNDS = "the bounds were read from the data, which leaks them"
 
 
-def _versions() -> dict[str, str]:
+def software_versions() -> dict[str, str]:
+    """Return the versions of what a release depends on."""
     names = ("numpy", "numba", "opendp", "scikit-learn")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
 
@@ -111,7 +112,7 @@ class ReleaseRecord(Frozen):
     release_id: str | None
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     dpkv_version: str = __version__
-    versions: dict[str, str] = Field(default_factory=_versions)
+    versions: dict[str, str] = Field(default_factory=software_versions)
     model: Literal["central: a trusted curator holds the records"] = (
         "central: a trusted curator holds the records"
     )

@@ -1,0 +1,214 @@
+"""What an audit found, as frozen JSON: the one object that every form of the report is made from.
+
+A field that depends on the private records beyond the release itself says so by its place: it is in
+``Audit.curator`` or in a part whose docstring says curator-only. ``Audit.public()`` leaves those
+out.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import Field
+
+from dpkv import __version__
+from dpkv.releases.plan import Frozen
+from dpkv.releases.record import software_versions
+
+
+class Subject(Frozen):
+    """What was audited: a table that may be released from, or a release and its table."""
+
+    label: str
+    release_id: str | None
+    statement: str
+    """What the release promises, or would."""
+    assumptions: tuple[str, ...]
+    eps: str
+    neighbours: str
+    n_records: int
+    n_features: int
+    columns: tuple[str, ...]
+    bounds: Literal["given", "private", "data"]
+    domain: dict[str, object]
+    mechanism: str
+    """The mechanism that the verdict is about."""
+    ks: tuple[int, ...]
+    released_centers: tuple[tuple[float, ...], ...] | None
+
+
+class CalibrationRow(Frozen):
+    """Noise, as standard deviations in working coordinates. ``published`` is curator-only."""
+
+    k: int
+    certified_eps_tilde: float
+    certified: float
+    laplace: float
+    published_eps_tilde: float | None
+    published: float | None
+    published_note: str
+
+
+class WorstCaseLoss(Frozen):
+    """The largest loss found over tables, neighbours and outputs: no data, no confidence level."""
+
+    mechanism: str
+    k: int
+    claimed_eps: float
+    loss: float
+    witness_file: str | None
+    violates: bool
+
+
+class DataLoss(Frozen):
+    """Losses of releases from the curator's own records. Curator-only."""
+
+    mechanism: str
+    k: int
+    claimed_eps: float
+    release_loss: float | None
+    """Of the audited release, against its worst neighbour; None where there is no release."""
+    simulated_losses: tuple[float, ...]
+    """Of simulated releases, each against its worst neighbour."""
+    n_replacements: int
+
+
+class SampledBound(Frozen):
+    """A lower bound on eps from runs on two neighbouring tables, at confidence 1 - alpha."""
+
+    mechanism: str
+    k: int
+    claimed_eps: float
+    lower_bound: float
+    alpha: float
+    runs_a_side: int
+    hits: tuple[int, int]
+    """Certified runs in the event, under either table."""
+    method: str
+    violates: bool
+
+
+class Conformance(Frozen):
+    """A goodness-of-fit test of the code that draws."""
+
+    name: str
+    statistic: float
+    p_value: float
+    level: float
+    """The test fails below this p-value, which it does by chance this often."""
+    runs: int
+    passed: bool
+    detail: str
+
+
+class PublishedBound(Frozen):
+    """`thmdp` on random small instances, by enumeration with distances to the picked records."""
+
+    instances: int
+    tightest: float
+    """The largest likelihood ratio over its bound; above 1 the bound is violated."""
+    violations: int
+    violations_as_run: int
+    """The same with distances to the released centers, as Algorithm 0 is run."""
+
+
+class UtilityRow(Frozen):
+    """Potentials of one way to find k centers, over runs. Curator-only."""
+
+    name: str
+    k: int
+    eps: float
+    runs: int
+    potential: float | None
+    """The mean."""
+    over_optimum: float | None
+    """Mean potential over that of k-means without privacy."""
+    over_optimum_interval: tuple[float, float] | None
+    ratio: float | None
+    """rho'_phi: this potential over that of certified k-variates++, of the means."""
+    ratio_interval: tuple[float, float] | None
+    private: bool
+    failure: str | None = None
+    """Why it did not run, or some of its runs did not."""
+
+
+class Rival(Frozen):
+    """Something compared with, its version, and what is known of it."""
+
+    name: str
+    what: str
+    version: str
+    note: str
+
+
+class Verdict(Frozen):
+    """The answer on one screen."""
+
+    holds: bool
+    headline: str
+    reasons: tuple[str, ...]
+    lower_bound: float
+    """The largest lower bound on eps that was found, by whatever method."""
+    lower_bound_method: str
+    claimed_eps: float
+    utility: str | None
+    """The headline on accuracy. Curator-only."""
+
+
+class Settings(Frozen):
+    """How the audit was run."""
+
+    seed: int
+    quick: bool
+    runs: int
+    alpha: float
+    command: str
+    planted_fault: str | None = None
+
+
+class Audit(Frozen):
+    """Everything an audit found."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["audit"] = "audit"
+    visibility: Literal["public", "curator-only"] = "curator-only"
+    dpkv_version: str = __version__
+    versions: dict[str, str] = Field(default_factory=software_versions)
+    created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    subject: Subject
+    settings: Settings
+    verdict: Verdict
+    calibration: tuple[CalibrationRow, ...]
+    worst_cases: tuple[WorstCaseLoss, ...]
+    data_losses: tuple[DataLoss, ...] = ()
+    sampled: tuple[SampledBound, ...]
+    conformance: tuple[Conformance, ...]
+    published_bound: PublishedBound | None
+    utility: tuple[UtilityRow, ...] = ()
+    rivals: tuple[Rival, ...]
+    synthetic_points: tuple[tuple[float, ...], ...] = ()
+    """Made up around the released centers, for the picture; no record is among them."""
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        """Return the audit as JSON text."""
+        return self.model_dump_json(indent=2) + "\n"
+
+    def public(self) -> Audit:
+        """Return the audit without everything that depends on the data beyond the release."""
+        rows = tuple(
+            row.model_copy(
+                update={"published": None, "published_eps_tilde": None, "published_note": ""}
+            )
+            for row in self.calibration
+        )
+        return self.model_copy(
+            update={
+                "visibility": "public",
+                "calibration": rows,
+                "data_losses": (),
+                "utility": (),
+                "verdict": self.verdict.model_copy(update={"utility": None}),
+            }
+        )
