@@ -1,0 +1,100 @@
+"""Planted faults: what an audit must report, to show that it can see.
+
+``dpkv audit --plant NAME`` audits a mechanism with one of these, and must end with exit code 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import numpy as np
+
+from dpkv.domain import Box, Domain
+from dpkv.errors import ParameterError
+from dpkv.mechanisms import (
+    Algorithm0,
+    KVariates,
+    Laplace,
+    Lloyd,
+    Mechanism,
+    Neighbours,
+    Published,
+)
+from dpkv.noise import Entropy, Int64s, OperatingSystemEntropy
+
+_WIDE = 10
+PAPERS_EPS_TILDE = 19.0
+"""What the paper's table prints for EuropeDiff at eps = 1, k = 2."""
+
+FAULTS = {
+    "half-noise": "the noise has half the scale that the certificate needs",
+    "no-smoothing": "gamma = 0: an outlier is picked for certain",
+    "papers-eps-tilde": "eps~ = 19, as the paper prints for EuropeDiff",
+    "float-noise": "floating-point Laplace noise instead of integers",
+    "swapped-split": "DPLloyd's budget split is unpacked in the wrong order",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A faulty mechanism under the description of a sound one."""
+
+    name: str
+    mechanism: Mechanism
+    """What is run; its claims are those of the sound mechanism."""
+    entropy: type[Entropy] = OperatingSystemEntropy
+
+
+class FloatEntropy(OperatingSystemEntropy):
+    """Operating system picks, but noise that is a rounded real number and off the grid."""
+
+    def add_laplace(self, values: Int64s, scale: float) -> Int64s:
+        """Return values plus floating-point Laplace noise: floats where integers belong."""
+        noise = np.random.default_rng().laplace(0.0, scale, values.shape)
+        return values + noise  # type: ignore[return-value]
+
+
+def planted(
+    name: str, eps: Decimal, *, n_records: int, n_clusters: int, domain: Domain, gamma: float
+) -> Fault:
+    """Return the fault of that name, in the place of a mechanism calibrated for ``eps``."""
+    if name not in FAULTS:
+        raise ParameterError("plant", f"one of {', '.join(FAULTS)}", name)
+    grid = domain.grid()
+    sound = KVariates.calibrated(
+        eps, n_records=n_records, n_clusters=n_clusters, grid=grid, gamma=gamma
+    )
+    if name == "half-noise":
+        return Fault(name, replace(sound, noise_scale=sound.noise_scale / 2.0))
+    if name == "no-smoothing":
+        return Fault(name, _unsmoothed(sound))
+    if name == "papers-eps-tilde":
+        return Fault(name, Published.calibrated(PAPERS_EPS_TILDE, n_clusters=n_clusters, grid=grid))
+    if name == "float-noise":
+        return Fault(name, sound, FloatEntropy)
+    # In few columns the swapped split happens to spend less than it claims.
+    wide = Box((0.0,) * _WIDE, (1.0,) * _WIDE) if domain.n_features < _WIDE else domain
+    return Fault(name, swapped_split(eps, n_clusters=n_clusters, domain=wide))
+
+
+def _unsmoothed(sound: KVariates) -> Algorithm0:
+    return Laplace(sound.n_clusters, sound.grid, sound.neighbours, sound.noise_scale)
+
+
+def swapped_split(eps: Decimal, *, n_clusters: int, domain: Domain) -> Lloyd:
+    """Return DPLloyd whose counts got the budget of the sums, and sums that of one column.
+
+    The split is one share for the counts and one for each of the d columns of the sums; unpacked in
+    the wrong order, each column gets the counts' share.
+    """
+    right = Lloyd.calibrated(
+        eps, n_clusters=n_clusters, grid=domain.grid(), neighbours=Neighbours.REPLACE_ONE
+    )
+    counts, sums = (float(step.eps) for step in right.steps())
+    d = domain.n_features
+    return replace(
+        right,
+        count_scale=right.count_scale * counts / (sums / d),
+        sum_scale=right.sum_scale * sums / (counts * d),
+    )
