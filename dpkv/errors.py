@@ -8,7 +8,8 @@
         ├── ParameterError     a parameter is outside its allowed values
         ├── DomainError        bounds that do not describe a domain
         ├── TableError         a table that cannot be read as numbers
-        └── LedgerError        the ledger is damaged, foreign, read-only, full or locked
+        └── LedgerError        the ledger is foreign, read-only, full, locked, or
+            └── BrokenLedgerError  damaged: an entry was altered, moved or removed
 
 A message is one sentence: which parameter, what it must be, what was received, what to do.
 It never shows the value of a record.
@@ -82,3 +83,7 @@ class TableError(UsageError):
 
 class LedgerError(UsageError):
     """The budget ledger is damaged, foreign, read-only, full or locked."""
+
+
+class BrokenLedgerError(LedgerError):
+    """The ledger's chain of entries, or its file, is damaged."""

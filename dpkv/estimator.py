@@ -55,6 +55,8 @@ class KVariates(
     bounds_share : the share of epsilon for private bounds.
     scaled : scale a box of bounds to the unit cube while the centers are found.
     workspace : the folder of the ledger that is charged; None charges nobody.
+    dataset : the name of the data set whose budget is charged. Give one where several fits concern
+        the same people (cross-validation, parts of a table): without it every array has its own.
 
     Attributes
     ----------
@@ -77,6 +79,7 @@ class KVariates(
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
         workspace: str | Path | None = ".dpkv",
+        dataset: str | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.epsilon = epsilon
@@ -88,6 +91,7 @@ class KVariates(
         self.bounds_share = bounds_share
         self.scaled = scaled
         self.workspace = workspace
+        self.dataset = dataset
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002, N803
         """Release centers of ``X``. Spends ``epsilon``."""
@@ -105,6 +109,7 @@ class KVariates(
             bounds_share=self.bounds_share,
             scaled=self.scaled,
             workspace=self.workspace,
+            dataset=self.dataset,
             columns=tuple(map(str, names)),
         )
         self.cluster_centers_ = done.centers

@@ -96,11 +96,13 @@ def truth(name: str, value: bool) -> bool:
 
 
 def printable_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
-    """Return texts that a file can hold."""
+    """Return names that a file can hold and a terminal can show."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ParameterError(name, "a list of names", values)
     names = tuple(values)
     for text in names:
-        if not isinstance(text, str) or text.encode(errors="replace").decode() != text:
-            raise ParameterError(name, "texts that UTF-8 can hold", text)
+        if not isinstance(text, str) or not text.isprintable():
+            raise ParameterError(name, "printable names", text)
     return names
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dpkv.kernels import Floats
 
 _KEY_BYTES = 32
+_OWN_NAMES = {"keys", "tables", "calibrations", "releases", "audits", "ledger.sqlite"}
 _HASHED_ROWS = 1 << 16
 _HASHED_BYTES = 1 << 20
 
@@ -26,6 +27,7 @@ _HASHED_BYTES = 1 << 20
 def private_folder(workspace: Path, name: str) -> Path:
     """Return ``workspace/name``, made for the owner alone and hidden from version control."""
     folder = workspace / name
+    _refuse_foreign(workspace)
     workspace.parent.mkdir(parents=True, exist_ok=True)
     for place in (workspace, folder):
         with contextlib.suppress(FileExistsError):
@@ -38,13 +40,25 @@ def private_folder(workspace: Path, name: str) -> Path:
     return folder
 
 
+def _refuse_foreign(workspace: Path) -> None:
+    """Refuse to turn a folder of the user's own files into a workspace."""
+    try:
+        names = {entry.name for entry in workspace.iterdir()}
+    except OSError:  # not there yet, or refused later in better words
+        return
+    if names and not names & _OWN_NAMES and ".gitignore" not in names:
+        raise UsageError(f"{workspace} holds other files: choose another folder as workspace.")
+    if workspace.resolve() == Path.cwd():
+        raise UsageError("the workspace must be a folder of its own, not the current one.")
+
+
 def check_private(folder: Path) -> None:
     """Refuse a folder that somebody else could have planted, and close one that is open to all."""
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{folder} must be a plain folder: remove it, or work elsewhere.")
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
-        raise UsageError(f"{folder} belongs to another user: remove it, or work elsewhere.")
+        raise UsageError(f"{folder} belongs to another user: work elsewhere.")
     if status.st_mode & 0o077:
         folder.chmod(0o700)
 

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import kernels
-from dpkv.grid import Grid, Integers
-from dpkv.kernels import Float64s
+from dpkv.grid import Grid
+from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0
 
 _MOST_CORNERS = 6  # columns; beyond it only some of the 2^d corners are tried

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.grid import Integers
-from dpkv.kernels import Float64s
+from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0
 from dpkv.noise import SeededEntropy
 

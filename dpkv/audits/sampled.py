@@ -22,8 +22,7 @@ from scipy import stats
 from dpkv.audits.results import SampledBound
 from dpkv.audits.runs import Pair, log_ratios, many_runs
 from dpkv.audits.worst_case import worst_case
-from dpkv.grid import Integers
-from dpkv.kernels import Float64s
+from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0
 
 DEFAULT_ALPHA = 1e-6

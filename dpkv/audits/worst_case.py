@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpkv.audits.losses import domain_corners, log_ratio_of_tables
-from dpkv.grid import Grid, Integers
+from dpkv.grid import Grid
+from dpkv.kernels import Integers
 from dpkv.mechanisms import Algorithm0
 
 _LINE = 33  # places tried along the diagonal

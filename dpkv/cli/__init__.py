@@ -19,6 +19,7 @@ import typer
 
 from dpkv import __version__
 from dpkv.cli import ledger
+from dpkv.cli.audit import audit
 from dpkv.cli.calibrate import calibrate
 from dpkv.cli.release import release, simulate
 from dpkv.cli.seed import seed
@@ -49,7 +50,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (calibrate, release, verify, simulate, seed):
+for _command in (calibrate, release, audit, verify, simulate, seed):
     app.command(_command.__name__)(_interruptible(_command))
 
 _ledger = typer.Typer(

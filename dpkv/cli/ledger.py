@@ -60,7 +60,10 @@ def show(as_json: options.AsJson = False) -> None:
 
 def set_budget(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="The table, or its fingerprint from 'show'.")
+        str,
+        typer.Argument(
+            metavar="DATA", help="The table, its fingerprint from 'show', or name:NAME."
+        ),
     ],
     eps: Annotated[str, typer.Option(help="What all releases together may cost (replace-one).")],
 ) -> None:
@@ -99,8 +102,12 @@ def verify() -> None:
 
 
 def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
-    """Return the fingerprint and the name of a table, given as a file or by its fingerprint."""
+    """Return what the ledger calls a table, and its label: a file, a fingerprint or name:NAME."""
+    from dpkv.releases.api import named_dataset
+
     path = Path(data)
+    if data.startswith("name:"):
+        return named_dataset(data.removeprefix("name:")), data
     if path.is_file():
         return Watched(path).fingerprint(WORKSPACE), path.name
     known = [account for account in ledger.accounts() if account.dataset.startswith(data)]
@@ -152,8 +159,10 @@ def _account_cells(account: Account) -> list[str]:
 
 
 def _entry_cells(entry: Entry) -> list[str]:
-    what = "budget" if entry.kind == "budget" else f"release {entry.release_id}"
+    what = {"charge": "release", "kept": "kept", "budget": "budget"}[entry.kind]
+    what = f"{what} {entry.release_id or ''}".rstrip()
     if entry.kind == "charge" and not entry.end_to_end:
         what += " (conditional)"
     when = entry.created[:16].replace("T", " ")
-    return [str(entry.number), when, what, entry.label, f"{entry.eps:f}"]
+    eps = "" if entry.kind == "kept" else f"{entry.eps:f}"
+    return [str(entry.number), when, what, entry.label, eps]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import secrets
 import shutil
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import UsageError
 from dpkv.workspace import private_folder, sync_folder, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.table import Table
 
     from dpkv.kernels import Floats
 
@@ -41,26 +44,25 @@ def print_text(text: str) -> None:
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table: the first column to the left, numbers to the right."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
     for position, name in enumerate(header):
         table.add_column(name, justify="right" if position else "left")
-    for row in rows:
-        table.add_row(*row)
-    console = Console(highlight=False, markup=False)
-    console.print(title, style="bold", soft_wrap=True)
-    console.print(table)
+    _print_titled(title, table, rows)
 
 
 def print_facts(title: str, rows: Sequence[Sequence[str]]) -> None:
     """Print a small table of names and what they are."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE, show_header=False)
+    _print_titled(title, Table(box=box.SIMPLE, show_header=False), rows)
+
+
+def _print_titled(title: str, table: Table, rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+
     for row in rows:
         table.add_row(*row)
     console = Console(highlight=False, markup=False)
@@ -69,34 +71,65 @@ def print_facts(title: str, rows: Sequence[Sequence[str]]) -> None:
 
 
 def check_new_folder(path: Path) -> Path:
-    """Return where a new folder goes; refuse one that holds something, before work is done."""
-    if path.is_dir() and any(path.iterdir()):
-        raise UsageError(f"--out must be a new folder. {path} holds files: choose another.")
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"--out must be a new folder. {path} is a file: choose another.")
-    _check_parent("--out", path.resolve())
+    """Return where a new folder goes; refuse a bad place before any work is done."""
+    try:
+        if path.is_symlink():
+            raise UsageError(f"--out must be a new folder. {path} is a link: choose another.")
+        if path.is_dir() and any(path.iterdir()):
+            raise UsageError(f"--out must be a new folder. {path} holds files: choose another.")
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"--out must be a new folder. {path} is a file: choose another.")
+        resolved = path.resolve()
+    except OSError as error:
+        raise UsageError(f"--out {path} cannot be used: {error.strerror}.") from None
+    if WORKSPACE.resolve() in (resolved, *resolved.parents):
+        raise UsageError("--out must not be inside the workspace: choose another folder.")
+    if resolved == Path.cwd() or ".." in path.parts[-1:]:
+        raise UsageError("--out must be a new folder, with a name of its own.")
+    _check_parent("--out", resolved)
     return path
 
 
-def write_folder(folder: Path, files: Mapping[str, str], *, private: bool) -> None:
-    """Write a folder with all its files, or nothing: it appears under its name when finished."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+class NewFolder:
+    """A folder in the making: it has its name only when all its files are there."""
+
+    def __init__(self, path: Path, unfinished: Path) -> None:
+        self._path = path
+        self._unfinished = unfinished
+
+    def fill(self, files: Mapping[str, str], *, private: bool) -> list[Path]:
+        """Write all files and give the folder its name; return where they are."""
         try:
             for name, text in files.items():
-                write_atomically(unfinished / name, text)
+                write_atomically(self._unfinished / name, text)
                 if not private:
-                    (unfinished / name).chmod(0o644)
+                    (self._unfinished / name).chmod(0o644)
             if not private:
-                unfinished.chmod(0o755)
-            unfinished.rename(folder)
-            sync_folder(folder.parent)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
+                self._unfinished.chmod(0o755)
+            self._unfinished.rename(self._path)
+            sync_folder(self._path.parent)
+        except OSError as error:
+            raise _unwritable(self._path, error) from None
+        return [self._path / name for name in files]
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[NewFolder]:
+    """Make room for a new folder before work begins, and leave nothing behind if it fails."""
+    unfinished = path.parent / f".dpkv-{secrets.token_hex(8)}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.mkdir(mode=0o700)
     except OSError as error:
-        raise UsageError(f"--out {folder} cannot be written: {error.strerror}.") from None
+        raise _unwritable(path, error) from None
+    try:
+        yield NewFolder(path, unfinished)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"--out {path} cannot be written: {error.strerror}.")
 
 
 def check_target(path: Path, data: Path) -> Path:

@@ -114,6 +114,7 @@ class Job:
 
 def opened(request: Request) -> Job:
     """Find the table, and check everything that can be checked without reading it."""
+    from dpkv.calibration import DEFAULT_GAMMA
     from dpkv.releases.plan import Plan
     from dpkv.tables import open_table
 
@@ -131,7 +132,9 @@ def opened(request: Request) -> Job:
         k=request.k,
         eps=request.eps,
         bounds=kind,
+        columns=source.columns,
         domain=domain,
+        invalid=request.invalid,
         mechanism=request.mechanism,
         neighbours=request.neighbours,
         calibration=request.calibration,
@@ -139,7 +142,7 @@ def opened(request: Request) -> Job:
         bounds_share=request.bounds_share,
         scaled=request.scale,
         clamp=request.clamp,
-        **({} if request.gamma is None else {"gamma": request.gamma}),
+        gamma=DEFAULT_GAMMA if request.gamma is None else request.gamma,
     )
     return Job(request, source, domain, plan, record)
 
@@ -158,17 +161,19 @@ def _newest_calibration() -> Calibration:
 
 def _completed(request: Request, record: Calibration) -> Request:
     """Take from the calibration what was not said, and tell what it was not made for."""
-    if request.columns is not None or request.header is not None or request.invalid != "refuse":
+    said = request.columns, request.header, None if request.invalid == "refuse" else True
+    if any(value is not None for value in said) or not request.scale:
         raise UsageError(
-            "--columns, --header and --invalid belong to --data: without it the newest calibration "
-            "says how the table is read."
+            "--columns, --header, --no-scale and --invalid belong to --data: without it the newest "
+            "calibration says how the table is read."
         )
     if record.data_file is None or record.columns is None:
         raise UsageError("the newest calibration names no table: give --data, --eps and --bounds.")
-    if record.row(request.k) is None:
+    uses_it = request.mechanism == "kvariates"
+    if uses_it and record.row(request.k) is None:
         covered = ", ".join(str(row.k) for row in record.rows)
         output.note(f"k = {request.k} is not in the calibration (k = {covered}): calibrated anew.")
-    if request.eps is not None and request.eps != record.eps:
+    if uses_it and request.eps is not None and request.eps != record.eps:
         output.note(
             f"eps = {request.eps:g}, not the calibration's {record.eps:g}: calibrated anew."
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +16,8 @@ from dpkv.errors import UserInterruptError
 
 if TYPE_CHECKING:
     from dpkv.ledger import Ledger
-    from dpkv.releases import ReleaseRecord
+    from dpkv.releases import Charging, ReleaseRecord
+    from dpkv.releases.record import NoiseRecord
 
 K = Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)]
 Data = Annotated[
@@ -91,6 +94,12 @@ def release(
             help="An id for the release: asking again with it repeats that release, charged once.",
         ),
     ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="A name for the data set whose budget is charged (default: the file's contents)."
+        ),
+    ] = None,
     sign: Annotated[
         Path | None, typer.Option(help="Sign the record with this Ed25519 key (PEM).")
     ] = None,
@@ -109,10 +118,12 @@ def release(
     Example:  dpkv calibrate patients.csv --eps 1 --bounds=-10,10 && dpkv release --k 4
     """
     from dpkv.ledger import Ledger
-    from dpkv.releases.produce import Account, carry_out, checked_release_id
+    from dpkv.releases.api import named_dataset
+    from dpkv.releases.produce import Charging, carry_out, checked_release_id
     from dpkv.releases.signing import SigningKey
 
     name = checked_release_id(release_id)
+    account = None if dataset is None else named_dataset(dataset)
     key = None if sign is None else SigningKey.from_pem(sign)
     target = output.check_new_folder(out)
     request = Request(
@@ -122,17 +133,40 @@ def release(
     job = opened(request)
     ledger = Ledger(WORKSPACE)
     ledger.prepare()
-    plan, records, dataset = job.read()
-    try:
-        done = carry_out(plan, records, Account(ledger, dataset, name), key=key)
-        files = _write(done.record, target)
-    except KeyboardInterrupt:
-        raise UserInterruptError(_after_interrupt(ledger, name)) from None
+    plan, records, fingerprint = job.read()
+    charging = Charging(ledger, account or fingerprint, name)
+    repeated = ledger.find(name) is not None
+    with output.new_folder(target) as folder, _charge_told(ledger, name, repeated):
+        done = carry_out(plan, records, charging, key=key)
+        files = _write(done.record, folder)
     if as_json:
         output.print_text(done.record.to_json())
     else:
-        _show(done.record, _ledger_line(ledger, done.record, dataset), files)
+        _show(done.record, _ledger_line(charging, done.record, repeated), files)
     _warn(done.record)
+
+
+@contextlib.contextmanager
+def _charge_told(ledger: Ledger, name: str, repeated: bool) -> Iterator[None]:
+    """Whatever stops a release, say whether it was charged and how to finish it."""
+    try:
+        yield
+    except BaseException as error:
+        told = _after_stop(ledger, name)
+        if isinstance(error, KeyboardInterrupt):
+            raise UserInterruptError(f"interrupted {told}") from None
+        if not repeated and ledger.find(name) is not None:
+            output.note(f"stopped {told}")
+        raise
+
+
+def _after_stop(ledger: Ledger, name: str) -> str:
+    if ledger.find(name) is None:
+        return "before anything was charged."
+    return (
+        f"after release {name} was charged: run again with --id {name}, and it is finished without "
+        "a second charge."
+    )
 
 
 def simulate(
@@ -174,8 +208,9 @@ def simulate(
         clamp, options.split_columns(columns), header, scale, invalid, memory_limit,
     )  # fmt: skip
     plan, records, _ = opened(request).read()
-    done = rehearse(plan, records, seed=seed)
-    files = _write(done.record, target)
+    with output.new_folder(target) as folder:
+        done = rehearse(plan, records, seed=seed)
+        files = _write(done.record, folder)
     if as_json:
         output.print_text(done.record.to_json())
     else:
@@ -183,27 +218,18 @@ def simulate(
     _warn(done.record)
 
 
-def _write(record: ReleaseRecord, folder: Path) -> list[Path]:
+def _write(record: ReleaseRecord, folder: output.NewFolder) -> list[Path]:
     """Write centres and record into a new folder, both or neither; return the two files."""
     from dpkv.releases.files import release_files
 
-    texts = release_files(record)
-    output.write_folder(folder, texts, private=record.visibility != "public")
-    return [folder / name for name in texts]
+    return folder.fill(release_files(record), private=record.visibility != "public")
 
 
-def _after_interrupt(ledger: Ledger, name: str) -> str:
-    if ledger.find(name) is None:
-        return "interrupted before anything was charged."
-    return (
-        f"interrupted after release {name} was charged: run again with --id {name}, and it is "
-        "finished without a second charge."
-    )
-
-
-def _ledger_line(ledger: Ledger, record: ReleaseRecord, dataset: str) -> str:
-    account = ledger.account(dataset)
+def _ledger_line(charging: Charging, record: ReleaseRecord, repeated: bool) -> str:
+    account = charging.ledger.account(charging.dataset)
     charged = "" if record.ledger is None else f"charged {record.ledger.charged}; "
+    if repeated and record.ledger is not None:
+        charged = f"repeated, charged before (entry {record.ledger.number}); "
     if account.remaining is None:
         return f"{charged}{account.spent:f} spent in all, no budget is set"
     return f"{charged}{account.spent:f} of {account.budget:f} spent, {account.remaining:f} left"
@@ -212,18 +238,34 @@ def _ledger_line(ledger: Ledger, record: ReleaseRecord, dataset: str) -> str:
 def _show(record: ReleaseRecord, ledger: str, files: list[Path]) -> None:
     plan = record.plan
     eps = f"eps = {plan.eps}" if record.guarantee.end_to_end else "none proved"
-    noise = record.noise[-1]
-    sds = zip(record.columns[:_SHOWN_COLUMNS], noise.column_sd or (), strict=False)
     rows = [
         ["centres", f"{plan.k}, by {record.title}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
-        ["bounds", _BOUNDS_TOLD[plan.bounds].format(share=plan.bounds_share)],
-        ["noise", f"on {noise.added_to}: sd " + ", ".join(f"{sd:.4g} in {n}" for n, sd in sds)],
+        ["bounds", _bounds_told(record)],
+        *(["noise", _noise_told(noise, record)] for noise in record.noise),
         ["budget", ledger],
         ["files", ", ".join(map(str, files))],
     ]
     output.print_facts(f"release {record.release_id}" if record.release_id else record.kind, rows)
     print(record.summary)
+
+
+def _bounds_told(record: ReleaseRecord) -> str:
+    told = _BOUNDS_TOLD[record.plan.bounds].format(share=record.plan.bounds_share)
+    domain = record.bounds.domain
+    if record.plan.bounds == "given" or "lower" not in domain:
+        return told
+    pairs = list(zip(record.columns, domain["lower"], domain["upper"], strict=True))
+    shown = ", ".join(f"{name} {low:g}..{high:g}" for name, low, high in pairs[:_SHOWN_COLUMNS])
+    return f"{told}: {shown}{', ...' if len(pairs) > _SHOWN_COLUMNS else ''}"
+
+
+def _noise_told(noise: NoiseRecord, record: ReleaseRecord) -> str:
+    if noise.column_sd is None:
+        return f"on {noise.added_to}: sd {noise.sd:.4g} {noise.unit}"
+    pairs = list(zip(record.columns, noise.column_sd, strict=True))
+    shown = ", ".join(f"{sd:.4g} in {name}" for name, sd in pairs[:_SHOWN_COLUMNS])
+    return f"on {noise.added_to}: sd {shown}{', ...' if len(pairs) > _SHOWN_COLUMNS else ''}"
 
 
 def _warn(record: ReleaseRecord) -> None:

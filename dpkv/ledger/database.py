@@ -12,7 +12,7 @@ from dataclasses import astuple, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpkv.errors import LedgerError
+from dpkv.errors import BrokenLedgerError, LedgerError
 from dpkv.ledger.entries import BEFORE_THE_FIRST, Entry, entry_digest, fault
 from dpkv.workspace import check_private, private_folder
 
@@ -25,13 +25,14 @@ _JOURNALS = ("-wal", "-shm", "-journal")
 _SCHEMA = f"""
 CREATE TABLE entries (
   number INTEGER PRIMARY KEY,
-  kind TEXT NOT NULL CHECK (kind IN ('charge', 'budget')),
-  release_id TEXT UNIQUE, dataset TEXT NOT NULL, label TEXT NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('charge', 'kept', 'budget')),
+  release_id TEXT, dataset TEXT NOT NULL, label TEXT NOT NULL,
   nano_eps INTEGER NOT NULL CHECK (nano_eps >= 0),
   end_to_end INTEGER CHECK (end_to_end IN (0, 1)),
   neighbours TEXT CHECK (neighbours IN ('replace-one', 'add-remove')),
-  plan_digest TEXT,
-  created TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL
+  plan_digest TEXT, record_digest TEXT,
+  created TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL,
+  UNIQUE (kind, release_id)
 ) STRICT;
 CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), writes INTEGER NOT NULL) STRICT;
 CREATE TRIGGER no_update BEFORE UPDATE ON entries
@@ -40,7 +41,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON entries
   BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 CREATE TRIGGER only_append BEFORE INSERT ON entries
   WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM entries)
-    OR EXISTS (SELECT 1 FROM entries WHERE release_id = NEW.release_id)
+    OR EXISTS (SELECT 1 FROM entries
+      WHERE release_id = NEW.release_id AND kind = NEW.kind)
   BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_SCHEMA_VERSION};
@@ -79,7 +81,9 @@ class Database:
             with self._opened() as db:
                 chain = self.chain(db)
                 if thorough and (found := _pragma(db, "integrity_check(1)")) != "ok":
-                    raise LedgerError(f"the ledger {self.path} is damaged ({found}): {_RESTORE}.")
+                    raise BrokenLedgerError(
+                        f"the ledger {self.path} is damaged ({found}): {_RESTORE}."
+                    )
                 return chain
 
     @contextlib.contextmanager
@@ -135,6 +139,7 @@ class Database:
     @contextlib.contextmanager
     def _failures_told(self) -> Iterator[None]:
         """Turn what SQLite or the system says into one sentence with what to do."""
+        code = 0
         try:
             yield
         except sqlite3.Error as error:
@@ -144,7 +149,9 @@ class Database:
             reason = f"cannot be used: {error.strerror or error}; mend its folder or its disk first"
         else:
             return
-        raise LedgerError(f"the ledger {self.path} {reason}.")
+        broken = code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+        kind = BrokenLedgerError if broken else LedgerError
+        raise kind(f"the ledger {self.path} {reason}.")
 
     def chain(self, db: sqlite3.Connection) -> tuple[Entry, ...]:
         """Read every entry, or refuse at the first that breaks the chain."""
@@ -153,7 +160,7 @@ class Database:
         for number, row in enumerate(db.execute(_SELECT), start=1):
             entry = Entry(*row)
             if (wrong := fault(entry, number, previous)) is not None:
-                raise LedgerError(
+                raise BrokenLedgerError(
                     f"the ledger {self.path} does not check out: {wrong}: {_RESTORE}."
                 )
             truth = None if entry.end_to_end is None else bool(entry.end_to_end)

@@ -19,14 +19,15 @@ _BILLIONTH = Decimal("1e-9")
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger: a charge for a release, or a budget that was set.
+    """One line of the ledger: a charge for a release, its centers being kept, or a budget.
 
     ``nano_eps`` is billionths of what counts against the budget, for replace-one neighbours. The
-    fields that may be None are those of charges only.
+    fields that may be None are those of charges only, but for ``record_digest``, which a kept
+    release has.
     """
 
     number: int
-    kind: Literal["charge", "budget"]
+    kind: Literal["charge", "kept", "budget"]
     release_id: str | None
     dataset: str
     label: str
@@ -34,6 +35,7 @@ class Entry:
     end_to_end: bool | None
     neighbours: str | None
     plan_digest: str | None
+    record_digest: str | None
     created: str
     previous: str
     digest: str
@@ -106,11 +108,11 @@ def identifier(parameter: str, text: str) -> str:
     return text
 
 
-def draft(kind: Literal["charge", "budget"], dataset: str, label: str, units: int) -> Entry:
+def draft(kind: Literal["charge", "kept", "budget"], dataset: str, label: str, units: int) -> Entry:
     """Return an entry without its place in the chain; its label can be stored and shown."""
     name = identifier("dataset", dataset)
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
-    return Entry(0, kind, None, name, shown, units, None, None, None, "", "", "")
+    return Entry(0, kind, None, name, shown, units, None, None, None, None, "", "", "")
 
 
 def fault(entry: Entry, number: int, previous: str) -> str | None:

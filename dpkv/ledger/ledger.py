@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from dpkv.errors import ParameterError
+from dpkv.errors import ParameterError, UsageError
 from dpkv.ledger.database import Database, append, count_write
 from dpkv.ledger.entries import (
     Account,
@@ -67,11 +68,37 @@ class Ledger:
         )
         with self._database.writing() as db:
             chain = self._database.chain(db)
-            for entry in chain:
-                if entry.release_id == release_id:
-                    return same_release(entry, wanted)
+            charged = _find(chain, "charge", release_id)
+            if charged is not None:
+                return same_release(charged, wanted)
             check_affordable(chain, wanted)
             return append(db, chain, wanted)
+
+    def keep(self, *, release_id: str, record_digest: str) -> Entry:
+        """Note the one record of a release that was charged, before anybody sees it.
+
+        Refuses where another record of that release has been kept already.
+        """
+        with self._database.writing() as db:
+            chain = self._database.chain(db)
+            charged = _find(chain, "charge", release_id)
+            if charged is None:
+                raise UsageError(f"release {release_id!r} was not charged: it cannot be kept.")
+            kept = _find(chain, "kept", release_id)
+            if kept is None:
+                note = draft("kept", charged.dataset, charged.label, 0)
+                note = replace(note, release_id=release_id, record_digest=record_digest)
+                return append(db, chain, note)
+            if kept.record_digest != record_digest:
+                raise UsageError(
+                    f"release {release_id!r} was kept with other centres (entry {kept.number}): "
+                    "restore its file from a backup, or take a new id."
+                )
+            return kept
+
+    def kept(self, release_id: str) -> Entry | None:
+        """Return the note that the centers of that release exist."""
+        return _find(self.entries(), "kept", release_id)
 
     def set_budget(self, *, dataset: str, label: str, eps: Decimal) -> Entry:
         """Set the budget of a data set, for replace-one neighbours; the newest one counts."""
@@ -100,7 +127,7 @@ class Ledger:
 
     def find(self, release_id: str) -> Entry | None:
         """Return the charge for that release."""
-        return next((entry for entry in self.entries() if entry.release_id == release_id), None)
+        return _find(self.entries(), "charge", release_id)
 
     def verify(self) -> int:
         """Return the number of entries, or refuse naming the first entry that does not check out.
@@ -108,3 +135,7 @@ class Ledger:
         A removed tail is not found: compare with a published record (see the module's docstring).
         """
         return len(self._database.read(thorough=True))
+
+
+def _find(chain: Sequence[Entry], kind: str, release_id: str) -> Entry | None:
+    return next((e for e in chain if e.kind == kind and e.release_id == release_id), None)

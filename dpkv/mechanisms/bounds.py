@@ -36,6 +36,14 @@ _FALSE_BINS = 1e-3  # how often some empty bin of a table may pass; decides accu
 
 
 @dataclass(frozen=True)
+class FoundBounds:
+    """Bounds from noisy counts, and the columns (from 0) in which no bin passed the threshold."""
+
+    box: Box
+    unsure: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class PrivateBounds:
     """Per-column bounds from noisy counts of logarithmic bins."""
 
@@ -77,7 +85,9 @@ class PrivateBounds:
         """Return the description as plain JSON values."""
         return {"n_features": self.n_features, "noise_scale": self.noise_scale}
 
-    def run(self, chunks: Iterable[Floats], entropy: Entropy, *, scaled: bool = True) -> Box:
+    def run(
+        self, chunks: Iterable[Floats], entropy: Entropy, *, scaled: bool = True
+    ) -> FoundBounds:
         """Return the box whose bounds were found in the records' chunks."""
         counts = np.zeros((self.n_features, N_BINS), np.int64)
         for chunk in chunks:
@@ -85,7 +95,9 @@ class PrivateBounds:
         noisy = entropy.add_laplace(counts, self.noise_scale)
         bounds = [self._column_bounds(column) for column in noisy]
         lower, upper = zip(*bounds, strict=True)
-        return Box(lower, upper, scaled=scaled, source="private")
+        unsure = np.flatnonzero((noisy <= self.threshold).all(axis=1))
+        box = Box(lower, upper, scaled=scaled, source="private")
+        return FoundBounds(box, tuple(unsure.tolist()))
 
     def _column_bounds(self, noisy: Int64s) -> tuple[float, float]:
         taken = np.flatnonzero(noisy > self.threshold)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from decimal import Context, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -23,7 +23,7 @@ from dpkv.noise import Entropy
 from dpkv.validation import non_negative_finite, one_of, positive_finite, whole_number
 
 GRID_STEPS, RECORDS = "grid steps", "records"
-_SUMS = Context(prec=200)  # digits enough to add costs exactly
+_SUMS = Context(prec=200, rounding=ROUND_CEILING)
 
 
 class Neighbours(StrEnum):

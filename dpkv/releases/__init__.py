@@ -3,14 +3,14 @@
 from dpkv.releases.api import release, simulate
 from dpkv.releases.guarantee import CONDITIONAL, NOT_RELEASABLE, Guarantee
 from dpkv.releases.plan import Plan
-from dpkv.releases.produce import Account, Records, Release, carry_out, rehearse
+from dpkv.releases.produce import Charging, Records, Release, carry_out, rehearse
 from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.verify import Check, verify
 
 __all__ = [
     "CONDITIONAL",
     "NOT_RELEASABLE",
-    "Account",
+    "Charging",
     "Check",
     "Guarantee",
     "Plan",

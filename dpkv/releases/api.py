@@ -16,7 +16,7 @@ from dpkv.errors import ParameterError
 from dpkv.ledger import Ledger
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE, BoundsSource, Plan
 from dpkv.releases.produce import (
-    Account,
+    Charging,
     Records,
     Release,
     carry_out,
@@ -47,6 +47,7 @@ def release(
     clamp: bool = True,
     columns: Sequence[str] | None = None,
     workspace: str | Path | None = ".dpkv",
+    dataset: str | None = None,
     release_id: str | None = None,
 ) -> Release:
     """Release k differentially private centers of ``data``, and charge its budget for it.
@@ -73,6 +74,9 @@ def release(
     clamp : move the centers into the bounds, which costs nothing.
     columns : names of the columns, where the data have none or others.
     workspace : the folder of the ledger; None charges nobody, and the caller keeps the account.
+    dataset : the name of the data set whose budget is charged, of your choice: all releases that
+        concern the same people should bear the same. Without it a ledger knows an array by its
+        exact numbers, so a part, a copy in another order or a rescaled one has its own budget.
     release_id : an id of your own. Asking again with it returns the same release, charged once.
     """
     records, plan = _planned(
@@ -95,8 +99,11 @@ def release(
         return carry_out(plan, records, None)
     ledger = Ledger(Path(workspace))
     ledger.prepare()
-    dataset = array_fingerprint(records.values, ledger.workspace)
-    return carry_out(plan, records, Account(ledger, dataset, name))
+    if dataset is None:
+        account = array_fingerprint(records.values, ledger.workspace)
+    else:
+        account = named_dataset(dataset)
+    return carry_out(plan, records, Charging(ledger, account, name))
 
 
 def simulate(
@@ -158,7 +165,7 @@ def _planned(
     if len(names) != values.shape[1]:
         raise ParameterError("columns", f"{values.shape[1]} names", len(names))
     source, domain = as_bounds(bounds, names, scaled=scaled)
-    plan = Plan.of(bounds=source, domain=domain, scaled=scaled, **options)
+    plan = Plan.of(bounds=source, domain=domain, columns=names, scaled=scaled, **options)
     records = Records(values, names, "array")
     if plan.calibration == "published":
         cluster_count(plan.k, len(values), "k")
@@ -167,6 +174,13 @@ def _planned(
         found = published_eps_tilde(plan, working, domain)
         plan = plan.model_copy(update={"eps_tilde": found})
     return records, plan
+
+
+def named_dataset(name: str) -> str:
+    """Return what a ledger calls a data set that goes by a name instead of a fingerprint."""
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise ParameterError("dataset", "a printable name", name)
+    return f"name:{name}"
 
 
 def as_bounds(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dpkv.calibration.amplified import float_above
 from dpkv.mechanisms import Mechanism, Neighbours
 from dpkv.releases.plan import Frozen, Plan
 
@@ -43,7 +44,7 @@ def guarantee(plan: Plan, mechanism: Mechanism, *, simulated: bool = False) -> G
     """Return what a release by this plan and mechanism promises."""
     end_to_end = plan.end_to_end and mechanism.proof != "published" and not simulated
     return Guarantee(
-        eps=float(plan.eps) if end_to_end else None,
+        eps=float_above(plan.exact_eps) if end_to_end else None,
         neighbours=plan.neighbours,
         end_to_end=end_to_end,
         proof=_proof(plan, mechanism),
@@ -93,11 +94,11 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def not_protected(plan: Plan, columns: tuple[str, ...]) -> tuple[str, ...]:
+def not_protected(plan: Plan) -> tuple[str, ...]:
     """Return what the release tells everyone."""
-    facts = ["the number of centres", "the bounds", f"the {len(columns)} column names"]
-    if plan.neighbours is Neighbours.REPLACE_ONE:
-        facts.insert(0, "the number of records")
+    facts = ["the number of centres", "the bounds", f"the {len(plan.columns)} column names"]
+    many = plan.neighbours is Neighbours.REPLACE_ONE
+    facts.insert(0, "the number of records" if many else "that there is at least one record")
     if plan.bounds == "private":
         facts[facts.index("the bounds")] = "the bounds, whose own cost is part of eps"
     if plan.bounds == "data":

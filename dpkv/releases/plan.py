@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Literal, Self
 
@@ -19,9 +20,19 @@ from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import GRID_BITS
 from dpkv.mechanisms import Neighbours, Split, as_neighbours, check_request
 from dpkv.releases.canonical import canonical, digest
-from dpkv.validation import exact_eps, non_negative, one_of, positive_finite, truth, whole_number
+from dpkv.validation import (
+    exact_eps,
+    non_negative,
+    one_of,
+    positive_finite,
+    printable_names,
+    truth,
+    whole_number,
+)
 
 DEFAULT_BOUNDS_SHARE = 0.1
+MOST_CENTERS, MOST_ITERATIONS = 100_000, 1_000
+"""Refused beyond, where a release would be charged and then not end."""
 CALIBRATIONS = ("certified", "published")
 BoundsSource = Literal["given", "private", "data"]
 
@@ -43,6 +54,10 @@ class Plan(Frozen):
     k: int
     eps: str
     """A decimal number, exactly as asked for."""
+    columns: tuple[str, ...]
+    """The columns that are used, in this order."""
+    invalid: Literal["refuse", "center"] = "refuse"
+    """What became of rows with NaN or infinity."""
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     calibration: Literal["certified", "published"] = "certified"
     eps_tilde: float | None = None
@@ -64,7 +79,9 @@ class Plan(Frozen):
         k: int,
         eps: float | str | Decimal,
         bounds: BoundsSource,
+        columns: Sequence[str],
         domain: Domain | None = None,
+        invalid: str = "refuse",
         mechanism: str = "kvariates",
         neighbours: str = "replace-one",
         calibration: str = "certified",
@@ -81,11 +98,13 @@ class Plan(Frozen):
         one_of("calibration", calibration, CALIBRATIONS)
         _check_published(mechanism, calibration, bounds)
         if iterations is not None:
-            iterations = whole_number("iterations", iterations, at_least=1)
+            iterations = _checked_iterations(iterations)
         return cls(
             mechanism=mechanism,
-            k=whole_number("k", k, at_least=1),
+            k=_checked_k(k),
             eps=_plain(exact_eps("eps", eps)),
+            columns=printable_names("columns", columns),
+            invalid=one_of("invalid", invalid, ("refuse", "center")),  # type: ignore[arg-type]
             neighbours=relation,
             calibration=calibration,  # type: ignore[arg-type]
             gamma=_checked_gamma(gamma),
@@ -101,11 +120,15 @@ class Plan(Frozen):
     def _check(self) -> Self:
         check_request(self.mechanism, self.neighbours, self.iterations)
         _check_published(self.mechanism, self.calibration, self.bounds)
-        whole_number("k", self.k, at_least=1)
-        exact_eps("eps", self.eps)
+        _checked_k(self.k)
+        if self.eps != _plain(exact_eps("eps", self.eps)):
+            raise ValueError("eps is not spelled plainly")
         _checked_gamma(self.gamma)
         if self.iterations is not None:
-            whole_number("iterations", self.iterations, at_least=1)
+            _checked_iterations(self.iterations)
+        printable_names("columns", self.columns)
+        if self.domain is not None and Domain.from_dict(self.domain).to_dict() != self.domain:
+            raise ValueError("the domain is not spelled plainly")
         if (self.domain is not None) != (self.bounds == "given"):
             raise ValueError("a domain belongs to bounds that are given, and only to those")
         if self.domain is not None and self.domain.get("scaled", self.scaled) != self.scaled:
@@ -145,6 +168,18 @@ def _plain(eps: Decimal) -> str:
     """Return a decimal without exponent or idle zeros."""
     text = format(eps, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _checked_k(k: int) -> int:
+    if whole_number("k", k, at_least=1) > MOST_CENTERS:
+        raise ParameterError("k", f"at most {MOST_CENTERS}", k)
+    return int(k)
+
+
+def _checked_iterations(iterations: int) -> int:
+    if whole_number("iterations", iterations, at_least=1) > MOST_ITERATIONS:
+        raise ParameterError("iterations", f"at most {MOST_ITERATIONS}", iterations)
+    return int(iterations)
 
 
 def _checked_gamma(gamma: float) -> float:

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +42,7 @@ from dpkv.releases.guarantee import guarantee, not_protected
 from dpkv.releases.plan import Plan
 from dpkv.releases.record import (
     OS_RANDOMNESS,
+    RELEASE_ID,
     SEEDED,
     BoundsRecord,
     GridRecord,
@@ -59,7 +60,7 @@ from dpkv.tables.centers import centers_csv
 from dpkv.tables.store import map_rows
 from dpkv.validation import cluster_count
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_UP = Context(prec=200, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +88,8 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Account:
-    """Whom to charge: the ledger, the data set's fingerprint in it, and the release's id."""
+class Charging:
+    """Whom to charge: the ledger, the data set's name in it, and the release's id."""
 
     ledger: Ledger
     dataset: str
@@ -104,7 +105,7 @@ def checked_release_id(release_id: str | None) -> str:
     """Return the id to use, refusing one that could not name a file."""
     if release_id is None:
         return new_release_id()
-    if not isinstance(release_id, str) or not _ID.fullmatch(release_id):
+    if not isinstance(release_id, str) or not re.fullmatch(RELEASE_ID, release_id):
         raise ParameterError(
             "id", "1 to 64 letters, digits, dots, dashes or underscores", release_id
         )
@@ -114,34 +115,54 @@ def checked_release_id(release_id: str | None) -> str:
 def carry_out(
     plan: Plan,
     records: Records,
-    account: Account | None,
+    charging: Charging | None,
     *,
     key: SigningKey | None = None,
     workspace: str | Path = ".dpkv",
 ) -> Release:
-    """Charge the account and release. Without an account nothing is charged or kept."""
+    """Charge and release. Without ``charging`` nothing is charged or kept."""
     _check(plan, records)
-    if account is None:
+    if charging is None:
         return _signed(
             _produce(plan, records, OperatingSystemEntropy(), workspace, None, None), key
         )
-    entry = account.ledger.charge(
-        release_id=account.release_id,
-        dataset=account.dataset,
+    ledger, name = charging.ledger, charging.release_id
+    entry = ledger.charge(
+        release_id=name,
+        dataset=charging.dataset,
         label=records.label,
         eps=plan.exact_eps,
         neighbours=plan.neighbours.value,
         end_to_end=plan.end_to_end,
         plan_digest=plan.digest,
     )
-    home = account.ledger.workspace
-    kept = stored_record(home, account.release_id)
+    kept = stored_record(ledger.workspace, name)
     if kept is None:
-        produced = _produce(
-            plan, records, OperatingSystemEntropy(), home, account.release_id, entry
-        )
-        kept = keep_first(home, account.release_id, _signed(produced, key).record)
+        if ledger.kept(name) is not None:
+            raise UsageError(
+                f"release {name!r} was made before, and its file is gone from the workspace: "
+                "restore it from a backup, or take a new id."
+            )
+        produced = _produce(plan, records, OperatingSystemEntropy(), ledger.workspace, name, entry)
+        kept = keep_first(ledger.workspace, name, _signed(produced, key).record)
+    _check_kept(kept, plan, entry, key)
+    ledger.keep(release_id=name, record_digest=digest(kept.canonical()))
     return Release(np.asarray(kept.centers), kept)
+
+
+def _check_kept(kept: ReleaseRecord, plan: Plan, entry: Entry, key: SigningKey | None) -> None:
+    """Refuse a kept release that is not the one that was asked and charged for."""
+    same = kept.ledger is not None and kept.ledger.digest == entry.digest and kept.plan == plan
+    if not same or kept.release_id != entry.release_id:
+        raise UsageError(
+            f"the workspace keeps another release as {entry.release_id!r}: restore a backup of the "
+            "workspace, or take a new id."
+        )
+    if key is not None and (kept.signature is None or kept.signature.public_key != key.public_key):
+        raise UsageError(
+            f"release {entry.release_id!r} was kept without this key's signature: ask for it "
+            "without --sign, or take a new id."
+        )
 
 
 def rehearse(
@@ -180,7 +201,9 @@ def _check(plan: Plan, records: Records) -> None:
     """Refuse, before anything is charged, what could not be carried out."""
     if plan.neighbours is Neighbours.REPLACE_ONE:  # elsewhere m is private, and may be below k
         cluster_count(plan.k, len(records.values), "k")
-    width = len(records.columns)
+    if plan.columns != records.columns:
+        raise UsageError("the plan is for other columns than the records have.")
+    width = len(plan.columns)
     domain: Domain = Box((0.0,) * width, (1.0,) * width)  # as wide a grid as any box has
     if plan.domain is not None:
         domain = Domain.from_dict(plan.domain)
@@ -189,7 +212,7 @@ def _check(plan: Plan, records: Records) -> None:
             f"the bounds are for {domain.n_features} columns. Got {width} instead: give bounds for "
             "exactly the columns used."
         )
-    bounds_mechanism(plan, width)
+    bounds_mechanism(plan)
     mechanism_of(plan, domain.grid(plan.grid_bits), len(records.values))
 
 
@@ -201,7 +224,7 @@ def _produce(
     release_id: str | None,
     entry: Entry | None,
 ) -> Release:
-    finder, domain = _bounds(plan, records, entropy)
+    finder, domain, unsure = _bounds(plan, records, entropy)
     grid = domain.grid(plan.grid_bits)
     mechanism = mechanism_of(plan, grid, len(records.values))
     points = map_rows(
@@ -211,7 +234,17 @@ def _produce(
     released = grid.clip(drawn) if plan.clamp else drawn
     centers = restored(grid, domain, released)
     record = _record(
-        plan, records, finder, domain, mechanism, released, centers, entropy, release_id, entry
+        plan,
+        records,
+        finder,
+        domain,
+        unsure,
+        mechanism,
+        released,
+        centers,
+        entropy,
+        release_id,
+        entry,
     )
     return Release(centers, record)
 
@@ -234,23 +267,27 @@ def mechanism_of(plan: Plan, grid: Grid, n_records: int) -> Mechanism:
     )
 
 
-def bounds_mechanism(plan: Plan, n_features: int) -> PrivateBounds | None:
+def bounds_mechanism(plan: Plan) -> PrivateBounds | None:
     """Return what finds the bounds, where they are found privately."""
     if plan.bounds != "private":
         return None
     return PrivateBounds.calibrated(
-        plan.split.parts[0], n_features=n_features, neighbours=plan.neighbours
+        plan.split.parts[0], n_features=len(plan.columns), neighbours=plan.neighbours
     )
 
 
-def _bounds(plan: Plan, records: Records, entropy: Entropy) -> tuple[PrivateBounds | None, Domain]:
-    finder = bounds_mechanism(plan, len(records.columns))
+def _bounds(
+    plan: Plan, records: Records, entropy: Entropy
+) -> tuple[PrivateBounds | None, Domain, tuple[str, ...]]:
+    """Return what found the bounds, the domain, and the columns whose bounds are a guess."""
+    finder = bounds_mechanism(plan)
     if finder is not None:
-        return finder, finder.run(_chunks(records.values), entropy, scaled=plan.scaled)
+        found = finder.run(_chunks(records.values), entropy, scaled=plan.scaled)
+        return finder, found.box, tuple(plan.columns[column] for column in found.unsure)
     if plan.bounds == "data":
-        return None, data_domain(records.values, scaled=plan.scaled)
+        return None, data_domain(records.values, scaled=plan.scaled), ()
     assert plan.domain is not None
-    return None, Domain.from_dict(plan.domain)
+    return None, Domain.from_dict(plan.domain), ()
 
 
 def _chunks(values: Floats) -> Iterator[Floats]:
@@ -273,6 +310,7 @@ def _record(
     records: Records,
     finder: PrivateBounds | None,
     domain: Domain,
+    unsure: tuple[str, ...],
     mechanism: Mechanism,
     points: Integers,
     centers: Float64s,
@@ -299,12 +337,13 @@ def _record(
             source=plan.bounds,
             domain=domain.to_dict(),
             mechanism=None if finder is None else finder.parameters(),
+            unsure_columns=unsure,
         ),
         grid=GridRecord.of(domain.grid(plan.grid_bits), plan.grid_bits),
         n_records=None if plan.neighbours is Neighbours.ADD_REMOVE else len(records.values),
         columns=records.columns,
-        not_protected=not_protected(plan, records.columns),
-        notes=warnings_of(plan, simulated=simulated),
+        not_protected=not_protected(plan),
+        notes=warnings_of(plan, simulated=simulated, unsure_columns=unsure),
         centers=tuple(map(tuple, centers.tolist())),
         grid_centers=tuple(map(tuple, points.tolist())),
         clamped=plan.clamp,
@@ -317,15 +356,19 @@ def spent(finder: PrivateBounds | None, mechanism: Mechanism) -> float | None:
     """Return what all steps cost, rounded up; None where no proof gives a figure."""
     if mechanism.proof == "published":
         return None
-    total = mechanism.cost() + (Decimal(0) if finder is None else finder.cost())
-    return float_above(total)
+    return float_above(total_cost(finder, mechanism))
+
+
+def total_cost(finder: PrivateBounds | None, mechanism: Mechanism) -> Decimal:
+    """Return what finding the bounds and the centers cost together, rounded up."""
+    found = Decimal(0) if finder is None else finder.cost()
+    return _UP.add(mechanism.cost(), found)
 
 
 def _reference(entry: Entry) -> LedgerReference:
     return LedgerReference(
         number=entry.number,
         digest=entry.digest,
-        dataset=entry.dataset,
         charged=f"{entry.eps:f}",
     )
 

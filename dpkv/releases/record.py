@@ -16,15 +16,18 @@ from pydantic import Field
 
 from dpkv import __version__
 from dpkv.calibration.amplified import float_above
-from dpkv.domain import Domain
 from dpkv.grid import Grid
 from dpkv.mechanisms import Mechanism, Noise, PrivateBounds, Step
 from dpkv.mechanisms.mechanism import GRID_STEPS
 from dpkv.releases.guarantee import CONDITIONAL, NOT_RELEASABLE, Guarantee
 from dpkv.releases.plan import Frozen, Plan
 
-OS_RANDOMNESS = "operating system entropy: Python secrets for selection, OpenDP for noise; no seed"
+OS_RANDOMNESS = (
+    "the operating system's: Python secrets for picks, OpenDP for noise, and for what no proof "
+    "relies on a numpy generator that it seeds; nobody can choose a seed"
+)
 SEEDED = "a seeded numpy generator: for simulation only"
+RELEASE_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 LEAKED_BOUNDS = "the bounds were read from the data, which leaks them"
 
 
@@ -49,6 +52,8 @@ class NoiseRecord(Frozen):
     distribution: Literal["discrete Laplace"] = "discrete Laplace"
     scale: float
     unit: str
+    sd: float
+    """Standard deviation, in the same unit."""
     column_sd: tuple[float, ...] | None
     """Standard deviation in the columns' own units, for noise that counts grid steps."""
 
@@ -81,6 +86,8 @@ class BoundsRecord(Frozen):
     domain: dict[str, Any]
     mechanism: dict[str, Any] | None = None
     """The noisy histograms that found the bounds, where they were found privately."""
+    unsure_columns: tuple[str, ...] = ()
+    """Columns in which no bin stood out of the noise: their private bounds are a guess."""
 
 
 class LedgerReference(Frozen):
@@ -88,8 +95,6 @@ class LedgerReference(Frozen):
 
     number: int
     digest: str
-    dataset: str
-    """A keyed fingerprint: tells nothing to whoever lacks the curator's key."""
     charged: str
     """What the budget was charged, stated for replace-one neighbours."""
 
@@ -109,7 +114,7 @@ class ReleaseRecord(Frozen):
     kind: Literal["release", "simulation"]
     visibility: Literal["public", "curator-only"]
     releasable: bool
-    release_id: str | None
+    release_id: str | None = Field(pattern=RELEASE_ID)
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     dpkv_version: str = __version__
     versions: dict[str, str] = Field(default_factory=software_versions)
@@ -179,13 +184,21 @@ def _noise_record(noise: Noise, grid: Grid) -> NoiseRecord:
         added_to=noise.added_to,
         scale=noise.scale,
         unit=noise.unit,
+        sd=noise.sd,
         column_sd=tuple(noise.sd * step for step in grid.steps) if in_steps else None,
     )
 
 
-def warnings_of(plan: Plan, *, simulated: bool) -> tuple[str, ...]:
+def warnings_of(
+    plan: Plan, *, simulated: bool, unsure_columns: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """Return what must be said wherever the release is mentioned."""
     notes = []
+    if unsure_columns:
+        notes.append(
+            f"no bin stood out of the noise in {', '.join(unsure_columns)}: these bounds are a "
+            "guess; give bounds, raise eps or --bounds-share"
+        )
     if simulated:
         notes.append(NOT_RELEASABLE)
     if plan.calibration == "published":
@@ -193,8 +206,3 @@ def warnings_of(plan: Plan, *, simulated: bool) -> tuple[str, ...]:
     if plan.bounds == "data":
         notes.append(f"{LEAKED_BOUNDS}: {CONDITIONAL}")
     return tuple(notes)
-
-
-def rebuilt_grid(domain: dict[str, Any], bits: int) -> Grid:
-    """Return the grid over a domain that a record describes."""
-    return Domain.from_dict(domain).grid(bits)

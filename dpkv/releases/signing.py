@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from dpkv.errors import UsageError
 from dpkv.releases.record import ReleaseRecord, Signature
 
 _RAW_KEY_BYTES = 32
+NEEDS_CRYPTOGRAPHY = "signatures need the package cryptography: pip install 'dpkv[sign]'."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,21 +38,31 @@ class SigningKey:
             )
         return cls(key)
 
+    @property
+    def public_key(self) -> str:
+        """The public key, as records spell it."""
+        return _text(_raw(self.key.public_key()))
+
     def sign(self, record: ReleaseRecord) -> ReleaseRecord:
         """Return the record with its signature."""
         signature = Signature(
-            public_key=_text(_raw(self.key.public_key())),
+            public_key=self.public_key,
             value=_text(self.key.sign(record.signed_bytes())),
         )
         return record.model_copy(update={"signature": signature})
 
 
+def can_check_signatures() -> bool:
+    """Tell whether the package that does it is here."""
+    return find_spec("cryptography") is not None
+
+
 def is_signed_by_its_key(record: ReleaseRecord) -> bool:
     """Tell whether the record's signature fits the record and the key it names."""
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-
     assert record.signature is not None
     _, ed25519 = _cryptography()
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+
     try:
         key = ed25519.Ed25519PublicKey.from_public_bytes(_bytes(record.signature.public_key))
         key.verify(_bytes(record.signature.value), record.signed_bytes())
@@ -95,9 +107,7 @@ def _cryptography() -> tuple[Any, Any]:
         from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
     except ImportError:
-        raise UsageError(
-            "signatures need the package cryptography: pip install 'dpkv[sign]'."
-        ) from None
+        raise UsageError(NEEDS_CRYPTOGRAPHY) from None
     return serialization, ed25519
 
 

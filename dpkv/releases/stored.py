@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from dpkv.errors import UsageError
-from dpkv.releases.record import ReleaseRecord
+from dpkv.releases.record import RELEASE_ID, ReleaseRecord
 from dpkv.workspace import private_folder, write_once
 
 _FOLDER = "releases"
 
 
 def stored_path(workspace: Path, release_id: str) -> Path:
-    """Return where a release is kept."""
+    """Return where a release is kept; its id cannot name another place."""
+    if not re.fullmatch(RELEASE_ID, release_id):
+        raise UsageError(f"{release_id!r} is no id of a release.")
     return workspace / _FOLDER / f"{release_id}.json"
 
 
@@ -33,7 +37,14 @@ def stored_record(workspace: Path, release_id: str) -> ReleaseRecord | None:
 def parse_record(text: str, path: Path) -> ReleaseRecord:
     """Return the record that a file holds, or refuse with what is wrong."""
     try:
+        json.loads(text, object_pairs_hook=_without_repeats)
         return ReleaseRecord.model_validate_json(text)
+    except _RepeatedError:
+        raise UsageError(f"{path} is no release record: a key stands in it twice.") from None
+    except RecursionError:
+        raise UsageError(f"{path} is no release record: it is nested too deeply.") from None
+    except json.JSONDecodeError:
+        raise UsageError(f"{path} is not JSON: take an unaltered copy.") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "its JSON"
@@ -41,6 +52,15 @@ def parse_record(text: str, path: Path) -> ReleaseRecord:
             f"{path} is not a release record of this version of dpkv (see {place}): take an "
             "unaltered copy."
         ) from None
+
+
+class _RepeatedError(Exception):
+    """A key stands twice in an object: readers would differ about its value."""
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in pairs}) < len(pairs):
+        raise _RepeatedError
 
 
 def keep_first(workspace: Path, release_id: str, record: ReleaseRecord) -> ReleaseRecord:

@@ -14,16 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from dpkv import __version__
 from dpkv.domain import Box, Domain
-from dpkv.errors import DpkvError
+from dpkv.errors import BrokenLedgerError, DpkvError, UsageError
 from dpkv.grid import Grid
 from dpkv.ledger import Entry, Ledger, charge_units
 from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, from_description
 from dpkv.mechanisms.bounds import N_BINS, bin_edges
 from dpkv.releases.canonical import digest
 from dpkv.releases.guarantee import guarantee, not_protected
-from dpkv.releases.produce import bounds_mechanism, mechanism_of, restored, spent
+from dpkv.releases.produce import bounds_mechanism, mechanism_of, restored, spent, total_cost
 from dpkv.releases.record import (
     OS_RANDOMNESS,
     SEEDED,
@@ -34,7 +33,11 @@ from dpkv.releases.record import (
     step_records,
     warnings_of,
 )
-from dpkv.releases.signing import is_signed_by_its_key
+from dpkv.releases.signing import (
+    NEEDS_CRYPTOGRAPHY,
+    can_check_signatures,
+    is_signed_by_its_key,
+)
 from dpkv.releases.stored import stored_record
 from dpkv.tables.centers import centers_csv
 
@@ -116,11 +119,16 @@ class _Verification:
 
     @cached_property
     def finder(self) -> PrivateBounds | None:
-        return bounds_mechanism(self.record.plan, len(self.record.columns))
+        return bounds_mechanism(self.record.plan)
 
     def bounds_and_grid(self) -> str:
         record, plan = self.record, self.record.plan
         _must(self.domain.n_features == len(record.columns), "bounds and columns differ in number")
+        _must(plan.columns == record.columns, "the columns are not the plan's")
+        _must(self.domain.to_dict() == record.bounds.domain, "the bounds are not spelled plainly")
+        unsure = record.bounds.unsure_columns
+        _must(set(unsure) <= set(record.columns), "unsure columns are not columns")
+        _must(self.finder is not None or not unsure, "only private bounds can be unsure")
         _must(record.bounds.source == plan.bounds, "the bounds' source is not the plan's")
         _must(self.domain.source == plan.bounds, "the domain's source is not the plan's")
         _must(plan.domain in (None, record.bounds.domain), "the bounds are not the plan's")
@@ -148,9 +156,8 @@ class _Verification:
         )
         seeded = record.kind == "simulation"
         _must(record.randomness == (SEEDED if seeded else OS_RANDOMNESS), "randomness is misstated")
-        if mechanism.proof == "published" or record.dpkv_version == __version__:
-            planned = mechanism_of(plan, self.grid, record.n_records or 1)
-            _must(mechanism == planned, "the mechanism is not what the plan is calibrated to")
+        planned = mechanism_of(plan, self.grid, record.n_records or 1)
+        _must(mechanism == planned, "the mechanism is not what the plan is calibrated to")
         return record.title
 
     def accounting(self) -> str:
@@ -162,8 +169,7 @@ class _Verification:
         _must(record.spent == total, f"spent is stated as {record.spent}, and is {total}")
         if total is None:
             raise _UnknownError("no figure can be proved for the published noise")
-        found = Decimal(0) if self.finder is None else self.finder.cost()
-        cost = self.mechanism.cost() + found
+        cost = total_cost(self.finder, self.mechanism)
         _must(cost <= plan.exact_eps, f"the steps cost {cost:.6g}, above eps = {plan.eps}")
         return f"all steps cost {total:.6g} of eps = {plan.eps} ({plan.neighbours.value})"
 
@@ -175,8 +181,10 @@ class _Verification:
         _must(record.releasable == true.end_to_end, "releasable is misstated")
         public = "public" if true.end_to_end else "curator-only"
         _must(record.visibility == public, "visibility is misstated")
-        _must(record.notes == warnings_of(record.plan, simulated=simulated), "a warning is missing")
-        stated = not_protected(record.plan, record.columns)
+        unsure = record.bounds.unsure_columns
+        due = warnings_of(record.plan, simulated=simulated, unsure_columns=unsure)
+        _must(record.notes == due, "a warning is missing")
+        stated = not_protected(record.plan)
         _must(record.not_protected == stated, "what is not protected is misstated")
         return "end to end" if true.end_to_end else "not end to end, and says so"
 
@@ -204,32 +212,52 @@ class _Verification:
     def ledger(self) -> str:
         stated = self.record.ledger
         if stated is None:
+            self._check_not_charged()
             raise _UnknownError("charged to no ledger")
         plan = self.record.plan
         due = charge_units(plan.exact_eps, plan.neighbours.value)
         _must(Decimal(stated.charged).scaleb(9) == due, "the charge is misstated")
-        if self.workspace is None or not (self.workspace / "ledger.sqlite").exists():
+        if self.workspace is None or not _has_ledger(self.workspace):
             raise _UnknownError("no ledger here: ask the curator")
-        ledger = Ledger(self.workspace)
-        count = ledger.verify()
-        entry = ledger.entry(stated.number)
-        if entry is None:
+        entries = self._entries()
+        if not 1 <= stated.number <= len(entries):
             raise _WrongError(f"the ledger has no entry {stated.number}")
-        self._check_entry(entry)
-        return f"entry {stated.number} of {count}, chain unbroken"
+        self._check_entry(entries[stated.number - 1])
+        return f"entry {stated.number} of {len(entries)}, chain unbroken"
+
+    def _entries(self) -> tuple[Entry, ...]:
+        """Return the ledger's entries, its chain being whole."""
+        assert self.workspace is not None
+        ledger = Ledger(self.workspace)
+        try:
+            ledger.verify()
+            return ledger.entries()
+        except BrokenLedgerError:
+            raise
+        except UsageError as error:
+            raise _UnknownError(str(error)) from None
+
+    def _check_not_charged(self) -> None:
+        """See that a record of no ledger does not bear the id of a release that was charged."""
+        name = self.record.release_id
+        if name is None or self.workspace is None or not _has_ledger(self.workspace):
+            return
+        charged = any(entry.release_id == name for entry in self._entries())
+        _must(not charged, "this release was charged, and its record hides it")
 
     def _check_entry(self, entry: Entry) -> None:
         stated, plan = self.record.ledger, self.record.plan
         assert stated is not None
         _must(entry.digest == stated.digest, "the ledger's entry is another one")
         _must(entry.release_id == self.record.release_id, "the entry is of another release")
-        _must(entry.dataset == stated.dataset, "the entry is of another data set")
         _must(entry.plan_digest == plan.digest, "the entry was charged for another plan")
         _must(f"{entry.eps:f}" == stated.charged, "the charge is misstated")
 
     def kept_copy(self) -> str:
         name = self.record.release_id
-        if self.workspace is None or name is None:
+        if name is None:
+            raise _UnknownError("the record has no id: it was never kept")
+        if self.workspace is None:
             raise _UnknownError("no workspace here")
         kept = stored_record(self.workspace, name)
         if kept is None:
@@ -243,6 +271,8 @@ class _Verification:
             if self.public_key is not None:
                 raise _WrongError("a signature was expected, and there is none")
             raise _UnknownError("not signed")
+        if not can_check_signatures():
+            raise (_WrongError if self.public_key else _UnknownError)(NEEDS_CRYPTOGRAPHY)
         _must(is_signed_by_its_key(self.record), "the signature does not fit the record")
         if self.public_key is None:
             return f"fits the key {stated.public_key}; whose that is, --public-key would tell"
@@ -259,6 +289,18 @@ def _from_bins(domain: Domain) -> bool:
     edges = [bin_edges(number) for number in range(N_BINS)]
     lows, highs = {low for low, _ in edges}, {high for _, high in edges}
     return isinstance(domain, Box) and set(domain.lower) <= lows and set(domain.upper) <= highs
+
+
+def _has_ledger(workspace: Path) -> bool:
+    return (workspace / "ledger.sqlite").exists()
+
+
+def vouched_for(checks: tuple[Check, ...]) -> bool:
+    """Tell whether the curator's ledger or a signature says that this record is what happened.
+
+    Without either, a record can be consistent and yet made up.
+    """
+    return any(check.passed and check.name in ("ledger", "signature") for check in checks)
 
 
 def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:

@@ -1,0 +1,154 @@
+"""Does it hold? Every privacy test of a mechanism, exact and sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+
+from dpkv.audits.losses import domain_corners, exact_losses, tried_replacements
+from dpkv.audits.results import DataLoss, SampledBound, WorstCaseLoss
+from dpkv.audits.sampled import Sampler, features, sample_classifier, sample_likelihood
+from dpkv.audits.witness import Witness, witness_of
+from dpkv.audits.worst_case import worst_case
+from dpkv.domain import Domain
+from dpkv.kernels import Float64s, Integers
+from dpkv.mechanisms import Algorithm0, Mechanism
+from dpkv.noise import SeededEntropy
+
+SIZES = (50, 2000)
+"""Records of the tables that likelihood audits run on: few, and so many that one hardly shows."""
+CLASSIFIER_RECORDS = 8
+_LOSS_REPLACEMENTS = 32
+
+Calibrator = Callable[[int, int], Mechanism]
+"""Returns the mechanism for (records, centers) at the audited eps."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried."""
+
+    restarts: int
+    likelihood_runs: int
+    classifier_runs: int
+    simulated_losses: int
+    alpha: float
+    seed: int
+
+
+def worst_case_loss(
+    mechanism: Algorithm0, n_records: int, domain: Domain, eps: Decimal, effort: Effort
+) -> tuple[WorstCaseLoss, Witness]:
+    """Search for the largest loss at these public facts, and write its witness down."""
+    found = worst_case(mechanism, n_records, restarts=effort.restarts, seed=effort.seed)
+    witness = witness_of(found, mechanism, domain, f"{eps:f}")
+    name = f"witness-{mechanism.name}-k{mechanism.n_clusters}.json"
+    loss = WorstCaseLoss(
+        mechanism=mechanism.name,
+        k=mechanism.n_clusters,
+        claimed_eps=float(eps),
+        loss=max(0.0, witness.loss),
+        witness_file=name,
+        violates=Decimal(witness.loss) > eps,
+    )
+    return loss, witness
+
+
+def data_loss(
+    mechanism: Algorithm0,
+    points: Integers,
+    eps: Decimal,
+    effort: Effort,
+    released: Integers | None,
+    progress: Callable[[float], None],
+) -> DataLoss:
+    """Return the exact losses of the release, and of simulated ones, on the curator's records."""
+    of_release = None
+    if released is not None:
+        tried = tried_replacements(mechanism.grid, released)
+        of_release = exact_losses(mechanism, points, released, tried).largest
+    losses = []
+    for child in np.random.SeedSequence(effort.seed).spawn(effort.simulated_losses):
+        output = mechanism.grid.clip(mechanism.run(points, SeededEntropy(child)))
+        tried = tried_replacements(mechanism.grid, output, _LOSS_REPLACEMENTS)
+        losses.append(exact_losses(mechanism, points, output, tried).largest)
+        progress(len(losses) / effort.simulated_losses)
+    return DataLoss(
+        mechanism=mechanism.name,
+        k=mechanism.n_clusters,
+        claimed_eps=float(eps),
+        release_loss=of_release,
+        simulated_losses=tuple(losses),
+        n_replacements=_LOSS_REPLACEMENTS,
+    )
+
+
+def sampled_bounds(
+    calibrated: Calibrator, n_clusters: int, eps: Decimal, effort: Effort
+) -> tuple[SampledBound, ...]:
+    """Audit a mechanism by runs: at two sizes by likelihood, or by a classifier without density."""
+    probe = calibrated(max(SIZES), n_clusters)
+    if isinstance(probe, Algorithm0):
+        return tuple(
+            _with_size(
+                sample_likelihood(
+                    _algorithm0(calibrated(size, n_clusters)),
+                    float(eps),
+                    n_records=size,
+                    runs=effort.likelihood_runs,
+                    alpha=effort.alpha,
+                    seed=effort.seed,
+                ),
+                size,
+            )
+            for size in SIZES
+            if size >= n_clusters
+        )
+    size = max(CLASSIFIER_RECORDS, n_clusters)
+    mechanism = calibrated(size, n_clusters)
+    old, new = worst_tables(mechanism, size)
+    bound = sample_classifier(
+        mechanism.name,
+        n_clusters,
+        float(eps),
+        mechanism_sampler(mechanism, old, effort.seed),
+        mechanism_sampler(mechanism, new, effort.seed + 1),
+        runs=effort.classifier_runs,
+        alpha=effort.alpha,
+        seed=effort.seed,
+    )
+    return (_with_size(bound, size),)
+
+
+def _algorithm0(mechanism: Mechanism) -> Algorithm0:
+    assert isinstance(mechanism, Algorithm0)
+    return mechanism
+
+
+def _with_size(bound: SampledBound, n_records: int) -> SampledBound:
+    return bound.model_copy(update={"method": f"{bound.method}; {n_records} records"})
+
+
+def worst_tables(mechanism: Mechanism, n_records: int) -> tuple[Integers, Integers]:
+    """Return tables with all records at one extreme, but one that is at the other, or is not."""
+    corners = domain_corners(mechanism.grid)
+    gaps = np.abs(corners[:, None, :] - corners[None, :, :]).sum(axis=2)
+    start, end = np.unravel_index(int(gaps.argmax()), gaps.shape)
+    same = np.tile(corners[start], (n_records, 1)).astype(np.int32)
+    other = same.copy()
+    other[0] = corners[end]
+    return other, same
+
+
+def mechanism_sampler(mechanism: Mechanism, points: Integers, seed: int) -> Sampler:
+    """Return a sampler of clamped outputs by the code of a release, with seeded draws."""
+    entropy = SeededEntropy(np.random.SeedSequence([seed, 7]))
+
+    def sample(runs: int) -> Float64s:
+        outputs = [mechanism.grid.clip(mechanism.run(points, entropy)) for _ in range(runs)]
+        return features(np.stack(outputs))
+
+    return sample

@@ -1,0 +1,73 @@
+"""The report's part on calibration: how much noise, by which account."""
+
+from __future__ import annotations
+
+from dpkv.audits.report.blocks import Cell, Picture, Section, Table, Text, plain
+from dpkv.audits.report.numbers import ABSENT, number
+from dpkv.audits.results import Audit, CalibrationRow
+
+_WHAT = (
+    "Noise is a standard deviation on each coordinate, in the mechanism's working coordinates. "
+    "Certified noise follows from public facts alone, and the guarantee is for it. The Laplace "
+    "mechanism (sigma_2) is what plain noise on every centre would need."
+)
+_PUBLISHED = (
+    "The published noise (sigma_1) is the paper's own formula. It depends on the records and is "
+    "not an end-to-end guarantee."
+)
+_LEFT_OUT = "The published noise depends on the records and is left out of the public variant."
+_HEADER = ("k", "certified eps~", "certified noise", "Laplace noise, sigma_2")
+
+
+def calibration_section(audit: Audit) -> Section:
+    """Return the calibration as a table and a plot."""
+    rows, public = audit.calibration, audit.visibility == "public"
+    title = "Calibration"
+    if not rows:
+        return Section("calibration", title, (Text("No calibration is part of this audit."),))
+    shown = "" if public else ", and the published noise where it is defined"
+    picture = Picture(
+        "noise",
+        "Noise against the number of centres. Less is better.",
+        f"Line plot over k of the certified noise and the Laplace noise{shown}; "
+        "the table has the values.",
+    )
+    second = Text(_LEFT_OUT if public else _PUBLISHED)
+    table = _public_table(rows) if public else _table(rows)
+    return Section("calibration", title, (Text(_WHAT), second, picture, table))
+
+
+def _public_table(rows: tuple[CalibrationRow, ...]) -> Table:
+    return Table(
+        "calibration",
+        "Noise for each number of centres",
+        _HEADER,
+        tuple(_row(row) for row in rows),
+        words=frozenset(),
+    )
+
+
+def _table(rows: tuple[CalibrationRow, ...]) -> Table:
+    published = ("published eps~", "published noise, sigma_1")
+    notes = dict.fromkeys(row.published_note for row in rows if row.published_note)
+    marks = dict(zip(notes, "abcdefghijklmnopqrstuvwxyz", strict=False))
+    return Table(
+        "calibration",
+        "Noise for each number of centres",
+        (*_HEADER, *published),
+        tuple((*_row(row), *_published(row, marks)) for row in rows),
+        words=frozenset(),
+        notes=tuple(f"{mark}: {note}" for note, mark in marks.items()),
+    )
+
+
+def _row(row: CalibrationRow) -> tuple[Cell, ...]:
+    values = row.certified_eps_tilde, row.certified, row.laplace
+    return plain(str(row.k), *map(number, values))
+
+
+def _published(row: CalibrationRow, marks: dict[str, str]) -> tuple[Cell, ...]:
+    mark = marks.get(row.published_note, "")
+    absent = f"{ABSENT} {mark}".rstrip()
+    noise = absent if row.published is None else f"{number(row.published)} {mark}".rstrip()
+    return plain(number(row.published_eps_tilde), noise)

@@ -1,0 +1,222 @@
+"""From an audit to the context that every form of the report is printed from."""
+
+from __future__ import annotations
+
+import math
+
+from dpkv.audits.report.blocks import (
+    Banner,
+    Context,
+    Gauge,
+    Heading,
+    Items,
+    Section,
+    Table,
+    Text,
+    VerdictCard,
+    plain,
+)
+from dpkv.audits.report.blocks import Code as CodeBlock
+from dpkv.audits.report.calibration import calibration_section
+from dpkv.audits.report.centers import centers_section
+from dpkv.audits.report.numbers import count, counts, exact, lower
+from dpkv.audits.report.privacy import privacy_section
+from dpkv.audits.report.utility import rivals_section, utility_section
+from dpkv.audits.results import Audit, Subject, Verdict
+
+_RELATIONS = {
+    "replace-one": "one record is replaced by any other; the number of records is public",
+    "add-remove": "one record is added or removed; the number of records is protected as well",
+}
+_BOUNDS = {
+    "given": "given in numbers, taken as public",
+    "private": "found with a part of eps, and public",
+    "data": "read from the data, which leaks them",
+}
+_CURATOR = Banner(
+    "For the curator only: do not publish",
+    "Some figures here depend on the private records. The option --public leaves them out.",
+)
+_PUBLIC = Banner(
+    "Public variant",
+    "Left out, because it depends on the private records beyond the release: the published "
+    "calibration, the losses on the curator's own records, and the comparison of accuracy.",
+)
+_METHOD = (
+    "An audit can refute a claim; it cannot prove one. The proof is the mechanism's own, and the "
+    "verdict says that nothing found contradicts it.",
+    "Worst cases are exact: two neighbouring tables, an output, and its probability under both in "
+    "closed form. The search never overstates, and may miss a larger loss. It audits the "
+    "specification.",
+    "Sampled bounds audit the code: it is run on two neighbouring tables, an event is chosen on "
+    "one half of the runs and certified on the other, and each bound exceeds the truth with "
+    "probability at most its alpha.",
+    "Conformance tests compare what the code draws with the exact probabilities. A test fails by "
+    "chance as often as its level says.",
+    "Losses on the curator's own records compare a release with the same table after any one "
+    "record is replaced, by every point of a grid and by the extreme points of the domain.",
+    "Accuracy is the potential: the sum of squared distances of the records to their nearest "
+    "centre, as a mean over runs, at the same eps and on the same domain for all.",
+    "Not audited: side channels such as time and memory, the operating system's randomness, how "
+    "the bounds were chosen, and what several releases of the same records cost together.",
+)
+_AGAIN = (
+    "With the same records, versions and seed, this command repeats every simulated figure. "
+    "Conformance tests draw with the operating system's randomness, as a release does, and come "
+    "out a little different each time."
+)
+
+
+def context(audit: Audit) -> Context:
+    """Return the report of an audit, every number written once."""
+    subject = audit.subject
+    return Context(
+        title=f"Privacy audit: {subject.label}",
+        label=subject.label,
+        subtitle=_subtitle(audit),
+        visibility=audit.visibility,
+        banners=_banners(audit),
+        verdict=_verdict(audit),
+        sections=(
+            centers_section(audit),
+            calibration_section(audit),
+            privacy_section(audit),
+            utility_section(audit),
+            rivals_section(audit),
+            _method(audit),
+            _reproducibility(audit),
+        ),
+    )
+
+
+def _subtitle(audit: Audit) -> str:
+    release = audit.subject.release_id
+    audited = f"audited by dpkv {audit.dpkv_version} on {audit.created[:10]}"
+    return audited if release is None else f"release {release} · {audited}"
+
+
+def _size(subject: Subject) -> str:
+    columns = "1 column" if subject.n_features == 1 else f"{count(subject.n_features)} columns"
+    return f"{count(subject.n_records)} records, {columns}"
+
+
+def _banners(audit: Audit) -> tuple[Banner, ...]:
+    planted = audit.settings.planted_fault
+    own = _PUBLIC if audit.visibility == "public" else _CURATOR
+    if planted is None:
+        return (own,)
+    return (
+        Banner(
+            "Self-test with a planted fault",
+            f"The mechanism was broken on purpose ({planted}) to show that the audit sees it. "
+            "This says nothing about any release.",
+        ),
+        own,
+    )
+
+
+def _verdict(audit: Audit) -> VerdictCard:
+    verdict, subject = audit.verdict, audit.subject
+    facts = (
+        ("Released", _released(subject)),
+        ("Guarantee" if verdict.holds else "Claimed guarantee, not upheld", subject.statement),
+        ("Neighbours", _relation(subject.neighbours)),
+        ("Mechanism", subject.mechanism),
+        ("Bounds", _BOUNDS[subject.bounds]),
+        ("Accuracy", _utility(audit)),
+    )
+    return VerdictCard(
+        holds=verdict.holds,
+        status="No violation found" if verdict.holds else "Violation found",
+        headline=verdict.headline,
+        reasons=verdict.reasons,
+        gauge=_gauge(verdict),
+        facts=facts,
+        assumptions=subject.assumptions,
+    )
+
+
+def _utility(audit: Audit) -> str:
+    if audit.verdict.utility is not None:
+        return audit.verdict.utility
+    public = audit.visibility == "public"
+    return "Left out of the public variant." if public else "Not compared in this audit."
+
+
+def _released(subject: Subject) -> str:
+    if subject.released_centers is None:
+        return f"Nothing yet: this is what releases with k = {counts(subject.ks)} would cost."
+    centers = len(subject.released_centers)
+    return f"{count(centers)} {'centre' if centers == 1 else 'centres'} of {_size(subject)}"
+
+
+def _relation(neighbours: str) -> str:
+    meaning = _RELATIONS.get(neighbours)
+    return neighbours if meaning is None else f"{neighbours}: {meaning}"
+
+
+def _gauge(verdict: Verdict) -> Gauge:
+    bound = lower(verdict.lower_bound, beside=verdict.claimed_eps)
+    claimed = exact(verdict.claimed_eps)
+    claimed_place, bound_place = _places(verdict.claimed_eps, verdict.lower_bound)
+    return Gauge(
+        bound=bound,
+        claimed=claimed,
+        bound_place=bound_place,
+        claimed_place=claimed_place,
+        method=verdict.lower_bound_method,
+        sentence=f"A privacy loss of {bound} was exhibited; {_meaning(verdict, claimed)}.",
+    )
+
+
+def _meaning(verdict: Verdict, claimed: str) -> str:
+    if verdict.lower_bound > verdict.claimed_eps:
+        return f"the claim of eps = {claimed} allows no more than {claimed}"
+    if verdict.holds:
+        return f"the claim of eps = {claimed} allows it"
+    return f"the claim of eps = {claimed} allows it, and the violation lies elsewhere"
+
+
+def _places(claimed: float, bound: float) -> tuple[float, float]:
+    """Return where the claim and the bound stand on the gauge, in percent."""
+    if not math.isfinite(bound):
+        return 40.0, 100.0
+    if not math.isfinite(claimed):
+        return 100.0, 40.0
+    top = max(1.25 * claimed, 1.1 * bound) or 1.0
+    return round(100.0 * claimed / top, 2), round(100.0 * max(bound, 0.0) / top, 2)
+
+
+def _method(audit: Audit) -> Section:
+    notes = (Heading("Notes of this audit"), Items(audit.notes)) if audit.notes else ()
+    return Section("method", "Method and limits", (Items(_METHOD), *notes))
+
+
+def _reproducibility(audit: Audit) -> Section:
+    settings = audit.settings
+    rows = [
+        ("seed, of simulations only", str(settings.seed)),
+        ("size", "quick" if settings.quick else "full"),
+        ("runs a comparison", count(settings.runs)),
+        ("alpha", exact(settings.alpha)),
+        ("planted fault", settings.planted_fault or "none"),
+        ("created", audit.created),
+        ("dpkv", audit.dpkv_version),
+        *sorted(audit.versions.items()),
+    ]
+    return Section(
+        "reproducibility",
+        "Reproducibility",
+        (
+            Text(_AGAIN),
+            CodeBlock(settings.command),
+            Table(
+                "settings",
+                "Settings and versions",
+                ("", ""),
+                tuple(plain(*row) for row in rows),
+                words=frozenset({0, 1}),
+            ),
+            Text(f"All figures in full are in audit.json (schema {audit.schema_version})."),
+        ),
+    )

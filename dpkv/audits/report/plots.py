@@ -1,0 +1,231 @@
+"""The plots of a report: from the audit's figures alone, never from records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpkv.audits.report.histograms import CLAIM, RELEASE, SIMULATED, histograms
+from dpkv.audits.report.legend import Key
+from dpkv.audits.report.numbers import exact
+from dpkv.audits.report.projection import projected
+from dpkv.audits.report.svg import COLORS, STYLE, clean, inline_svg
+from dpkv.audits.report.utility import by_eps, names_of
+from dpkv.audits.results import Audit, CalibrationRow, DataLoss, UtilityRow
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDE, NARROW = 7.4, 3.6
+"""Inches: for a desk and paper, and for a phone."""
+
+_MARKERS = "os^Dvp<>hX*P"
+_SERIES = ("green", "orange", "grey", "blue", "gold", "purple", "pink", "teal", "brown")
+_LOG_FROM = 12.0  # largest over smallest value, from which an axis is logarithmic
+_FEW_DECADES = 2.5  # up to which 2 and 5 are worth a tick
+_MOST_POINTS = 1500
+_FEW_PANELS = 5
+
+Drawer = Callable[[float], "Figure"]
+"""Draws for a page of that width, in inches."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A plot as SVG for a wide and for a narrow page, and what its markers mean."""
+
+    wide: str
+    narrow: str
+    keys: tuple[Key, ...]
+
+
+def draw(name: str, audit: Audit, alt: str) -> Plot:
+    """Return the plot of that name."""
+    drawer, keys = _named(name, audit)
+    wide = inline_svg(drawer(WIDE), f"{name}-wide", alt)
+    narrow = inline_svg(drawer(NARROW), f"{name}-narrow", alt)
+    return Plot(wide, narrow, tuple(keys))
+
+
+def _named(name: str, audit: Audit) -> tuple[Drawer, list[Key]]:
+    if name == "noise":
+        return lambda width: noise_figure(audit.calibration, width), _noise_keys(audit.calibration)
+    if name == "losses":
+        return lambda width: loss_figure(audit.data_losses, width), _loss_keys(audit.data_losses)
+    if name == "centers":
+        return lambda width: centers_figure(audit, width), _center_keys(audit)
+    rows = by_eps(audit.utility)[int(name.removeprefix("ratios-")) - 1][1]
+    return lambda width: ratio_figure(rows, width), ratio_keys(rows)
+
+
+@contextmanager
+def _canvas(width: float, height: float) -> Iterator[Figure]:
+    from matplotlib import rc_context  # noqa: PLC0415 (slow to import)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with rc_context(STYLE):
+        yield Figure(figsize=(width, height), layout="constrained")
+
+
+_NOISE = (
+    (Key("Laplace mechanism, sigma_2", "grey", "s"), "laplace"),
+    (Key("certified", "green", "o"), "certified"),
+    (Key("published, sigma_1", "orange", "^"), "published"),
+)
+
+
+def _noise_keys(rows: Sequence[CalibrationRow]) -> list[Key]:
+    return [key for key, field in _NOISE if any(_positive(getattr(row, field)) for row in rows)]
+
+
+def noise_figure(rows: Sequence[CalibrationRow], width: float) -> Figure:
+    """Draw the published, the certified and the Laplace noise against k."""
+    with _canvas(width, 3.3) as figure:
+        axes = figure.add_subplot()
+        drawn: list[float] = []
+        for key, field in _NOISE:
+            shown = [row for row in rows if _positive(getattr(row, field))]
+            values = [float(getattr(row, field)) for row in shown]
+            axes.plot([row.k for row in shown], values, key.marker + "-", color=COLORS[key.color])
+            drawn += values
+        _scale(axes, drawn)
+        axes.set_xticks([row.k for row in rows])
+        axes.set_xlabel("number of centres k")
+        axes.set_ylabel("noise (standard deviation)")
+        axes.grid(visible=True)
+    return figure
+
+
+def _loss_keys(losses: Sequence[DataLoss]) -> list[Key]:
+    released = any(row.release_loss is not None for row in losses)
+    return [SIMULATED, CLAIM, *([RELEASE] if released else [])]
+
+
+def loss_figure(losses: Sequence[DataLoss], width: float) -> Figure:
+    """Draw the losses of simulated releases, a histogram for each mechanism and k."""
+    shown = [row for row in losses if row.simulated_losses or row.release_loss is not None]
+    with _canvas(width, 0.7 + (0.6 if len(shown) <= _FEW_PANELS else 0.45) * len(shown)) as figure:
+        panels = figure.subplots(max(len(shown), 1), 1, sharex=True, squeeze=False)[:, 0]
+        histograms(list(panels), shown)
+        panels[-1].xaxis.set_major_formatter(tick)
+        panels[-1].tick_params(axis="x", length=3.5)
+        panels[-1].set_xlabel("privacy loss")
+    return figure
+
+
+def ratio_keys(rows: Sequence[UtilityRow]) -> list[Key]:
+    """Return a marker for each way to find centres; hollow where it has no privacy."""
+    private = {row.name: row.private for row in rows}
+    return [
+        Key(
+            name,
+            _SERIES[place % len(_SERIES)],
+            _MARKERS[place % len(_MARKERS)],
+            hollow=not private[name],
+        )
+        for place, name in enumerate(names_of(rows))
+    ]
+
+
+def ratio_figure(rows: Sequence[UtilityRow], width: float) -> Figure:
+    """Draw potential ratios with their intervals over k, a marker for each way to find centres."""
+    keys, ks = ratio_keys(rows), sorted({row.k for row in rows})
+    with _canvas(width, 3.8) as figure:
+        axes = figure.add_subplot()
+        for place, key in enumerate(keys):
+            shift = 0.76 * ((place + 0.5) / len(keys) - 0.5)
+            own = [row for row in rows if row.name == key.label and _positive(row.ratio)]
+            _ratios(axes, own, [ks.index(row.k) + shift for row in own], key)
+        axes.axhline(1.0, color=COLORS["ink"], linewidth=0.9, linestyle=(0, (4, 3)))
+        for between in range(1, len(ks)):
+            axes.axvline(between - 0.5, color=COLORS["soft"], linewidth=0.8)
+        _scale(axes, [1.0, *(row.ratio for row in rows if row.ratio and _positive(row.ratio))])
+        axes.set_xticks(range(len(ks)), [str(k) for k in ks])
+        axes.set_xlim(-0.5, len(ks) - 0.5)
+        axes.tick_params(axis="x", length=0)
+        axes.set_xlabel("number of centres k")
+        axes.set_ylabel("potential ratio")
+        axes.grid(visible=True, axis="y")
+    return figure
+
+
+def _ratios(axes: Axes, rows: Sequence[UtilityRow], places: list[float], key: Key) -> None:
+    if not rows:
+        return
+    axes.errorbar(
+        places,
+        [row.ratio or 0.0 for row in rows],
+        yerr=np.asarray([_reach(row) for row in rows]).T,
+        linestyle="",
+        marker=key.marker,
+        markersize=4.6,
+        color=COLORS[key.color],
+        markerfacecolor=COLORS["paper" if key.hollow else key.color],
+        elinewidth=1.1,
+    )
+
+
+def _reach(row: UtilityRow) -> tuple[float, float]:
+    """Return how far the interval goes below and above; a log axis ends before zero."""
+    value = row.ratio or 0.0
+    if row.ratio_interval is None or not all(map(math.isfinite, row.ratio_interval)):
+        return 0.0, 0.0
+    low, high = row.ratio_interval
+    return min(max(value - low, 0.0), 0.999 * value), max(high - value, 0.0)
+
+
+_RELEASED, _SYNTHETIC = Key("released centres", "green", "D"), Key("synthetic points", "grey", "o")
+
+
+def _center_keys(audit: Audit) -> list[Key]:
+    return [_RELEASED, *([_SYNTHETIC] if audit.synthetic_points else [])]
+
+
+def centers_figure(audit: Audit, width: float) -> Figure:
+    """Draw the released centres over the synthetic points."""
+    columns = audit.subject.columns
+    centers = np.asarray(audit.subject.released_centers or (), np.float64)
+    step = max(1, -(-len(audit.synthetic_points) // _MOST_POINTS))
+    points = np.asarray(audit.synthetic_points[::step], np.float64).reshape(-1, len(columns))
+    drawn, labels = projected(np.vstack([points, centers]), columns)
+    with _canvas(width, 4.2 if width == WIDE else 3.6) as figure:
+        axes = figure.add_subplot()
+        axes.plot(*drawn[: len(points)].T, "o", markersize=2.4, markeredgewidth=0,
+                  color=COLORS["grey"], alpha=0.6)  # fmt: skip
+        axes.plot(*drawn[len(points) :].T, "D", markersize=8.0, color=COLORS["green"],
+                  markeredgecolor=COLORS["paper"])  # fmt: skip
+        axes.set_xlabel(clean(labels[0], 60 if width == WIDE else 34))
+        axes.set_ylabel(clean(labels[1], 44 if width == WIDE else 34))
+        axes.grid(visible=True)
+        if len(columns) == 1:
+            axes.set_yticks([])
+    return figure
+
+
+def _positive(value: float | None) -> bool:
+    return value is not None and math.isfinite(value) and value > 0
+
+
+def tick(value: float, _position: float | None = None) -> str:
+    """Return the label of a tick."""
+    return exact(float(f"{value:.6g}"))
+
+
+def _scale(axes: Axes, values: Sequence[float]) -> None:
+    """Make the value axis logarithmic where the values differ much, with ticks worth reading."""
+    from matplotlib.ticker import LogLocator  # noqa: PLC0415 (slow to import)
+
+    if not values or max(values) < _LOG_FROM * min(values):
+        axes.set_ylim(bottom=0.0)
+        return
+    axes.set_yscale("log")
+    decades = math.log10(max(values) / min(values))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < _FEW_DECADES else (1,)))
+    axes.yaxis.set_major_formatter(tick)
+    axes.minorticks_off()

@@ -1,0 +1,389 @@
+"""Ways to find k centers that an audit compares, each run on the same records.
+
+All see the records quantised to the domain's public grid, at the same eps and for the same
+neighbours, and answer with k centers in the domain's working coordinates. dpkv's own mechanisms run
+through the code of a release, with seeded draws. Potentials are measured here as well, alike for
+all: on the quantised records, in working coordinates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpkv import __version__
+from dpkv.audits.results import Rival
+from dpkv.domain import Box, Domain
+from dpkv.errors import DpkvError, UsageError
+from dpkv.grid import Grid
+from dpkv.kernels import Float64s, Floats, Integers
+from dpkv.mechanisms import (
+    Forgy,
+    Gupt,
+    KVariates,
+    Laplace,
+    Lloyd,
+    Mechanism,
+    Neighbours,
+    Published,
+    as_neighbours,
+    calibrated,
+)
+from dpkv.noise import SeededEntropy
+from dpkv.releases.produce import restored
+from dpkv.seeding import estimate_optimum, kmeans_plusplus, lloyd, potential
+from dpkv.seeding.nearest import row_chunks
+from dpkv.validation import exact_eps
+
+CERTIFIED, PUBLISHED = "kvariates", "kvariates-published"
+DIFFPRIVLIB = "diffprivlib"
+SEEDING, FLOOR = "kmeans++", "kmeans++-lloyd"
+OPTIMUM_RESTARTS = 10
+OPTIMUM_SAMPLE = 20_000
+"""Larger tables are searched on a sample of so many records; Lloyd goes on with all of them."""
+_RHO = 0.225  # diffprivlib's constant, from Su et al. (2016)
+_SAME = 1e-9  # of the domain's diameter: what rounding may move a center by
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What is the same for every rival, but for the records."""
+
+    domain: Domain
+    neighbours: Neighbours
+    gamma: float
+    seed: int
+
+    @property
+    def grid(self) -> Grid:
+        """The grid that a release uses."""
+        return self.domain.grid()
+
+    def to_working(self, points: Integers) -> Float64s:
+        """Return points of the grid in working coordinates."""
+        return np.asarray(self.domain.to_working(restored(self.grid, self.domain, points)))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Records on the domain's grid, the same points in working coordinates, and the terms."""
+
+    points: NDArray[np.int32]
+    working: Float64s
+    terms: Terms
+
+    def fill(self, values: Floats) -> None:
+        """Take records in the user's coordinates."""
+        for rows in row_chunks(len(values)):
+            quantised = self.terms.grid.quantise(values[rows])
+            self.points[rows] = quantised
+            self.working[rows] = self.terms.to_working(quantised)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a rival. ``eps`` is a plain decimal, and None where nothing is private."""
+
+    rival: str
+    k: int
+    eps: str | None
+    number: int
+    eps_tilde: float | None = None
+    """Of the published calibration."""
+
+    def seed_sequence(self, seed: int) -> np.random.SeedSequence:
+        """Return the run's own randomness: it depends on no other run, and on no order of them."""
+        name = f"{seed}/{self.rival}/{self.k}/{self.eps}/{self.number}"
+        words = hashlib.blake2b(name.encode(), digest_size=16).digest()
+        return np.random.SeedSequence(int.from_bytes(words))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The potential of a run's centers, or why there is none."""
+
+    potential: float | None
+    failure: str | None = None
+
+
+EpsTilde = Mapping[tuple[str | float, int], float | None] | Callable[[str, int], float | None]
+"""eps~ of the published calibration for (eps, k); None where it is undefined."""
+Finder = Callable[[Problem, Run, np.random.SeedSequence], Float64s]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to find centers. ``find`` belongs to a module, so that other processes find it."""
+
+    name: str
+    what: str
+    find: Finder
+    private: bool = True
+    note: str = ""
+
+
+def attempt(problem: Problem, contenders: Mapping[str, Contender], run: Run) -> Outcome:
+    """Run a rival and measure its centers. What it raises becomes the reason of its failure."""
+    try:
+        find = contenders[run.rival].find
+        centers = find(problem, run, run.seed_sequence(problem.terms.seed))
+        return Outcome(potential(problem.working, _sane(problem, run, centers)))
+    except Exception as error:
+        return Outcome(None, reason_of(error))
+
+
+def _sane(problem: Problem, run: Run, centers: Float64s) -> Float64s:
+    """Refuse what cannot be centers of these records, such as other units than theirs."""
+    expected = (run.k, problem.terms.domain.n_features)
+    if centers.shape != expected:
+        raise UsageError(f"it returned centres of shape {centers.shape} instead of {expected}.")
+    if not np.isfinite(centers).all():
+        raise UsageError("it returned centres that are not finite numbers.")
+    space = problem.terms.domain.working
+    inside = np.asarray(space.clip(centers), np.float64)
+    if float(np.abs(centers - inside).max()) > _SAME * space.diam2:
+        raise UsageError("it returned centres outside the domain: check their units.")
+    return inside
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a run failed, without the message of a foreign error: it may quote a record."""
+    if isinstance(error, DpkvError):
+        return str(error)
+    kind = type(error).__name__
+    if isinstance(error, ImportError):
+        return f"{error.name or 'a module'} cannot be imported ({kind})"
+    return f"{kind} in {_place(error.__traceback__)}"
+
+
+def _place(trace: TracebackType | None) -> str:
+    """Return the module and function that an error came from."""
+    if trace is None:
+        return "an unknown place"
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    return f"{frame.f_globals.get('__name__', 'an unknown module')}.{frame.f_code.co_name}"
+
+
+# -- dpkv's mechanisms ----------------------------------------------------------------------------
+
+
+def _released(problem: Problem, mechanism: Mechanism, seed: np.random.SeedSequence) -> Float64s:
+    """Return what a release would publish: centers clamped to the domain."""
+    drawn = mechanism.run(problem.points, SeededEntropy(seed))
+    return problem.terms.to_working(problem.terms.grid.clip(drawn))
+
+
+def _by_name(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+    mechanism = calibrated(
+        run.rival,
+        _eps(run),
+        n_records=len(problem.points),
+        n_clusters=run.k,
+        grid=problem.terms.grid,
+        neighbours=problem.terms.neighbours,
+        gamma=problem.terms.gamma,
+    )
+    return _released(problem, mechanism, seed)
+
+
+def _published(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+    if problem.terms.neighbours is not Neighbours.REPLACE_ONE:
+        raise UsageError("the published calibration is for replace-one neighbours only.")
+    if run.eps_tilde is None:
+        raise UsageError("no eps~ of the published calibration is known.")
+    mechanism = Published.calibrated(run.eps_tilde, n_clusters=run.k, grid=problem.terms.grid)
+    return _released(problem, mechanism, seed)
+
+
+def plain_eps(eps: str | float) -> str:
+    """Return one spelling of an eps: without exponent or idle zeros."""
+    text = format(exact_eps("eps", eps), "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def usable_eps_tilde(published: EpsTilde | None, eps: str, k: int) -> float | str:
+    """Return eps~ of the published calibration, or why there is none to use."""
+    try:
+        if callable(published):
+            value = published(eps, k)
+        else:
+            known = (published or {}).items()
+            value = {(plain_eps(key[0]), key[1]): one for key, one in known}[eps, k]
+    except KeyError:
+        return "no published eps~ was calculated"
+    except DpkvError as error:
+        return str(error)
+    if value is None:
+        return "the published eps~ is undefined here"
+    if not 0.0 < value < math.inf:
+        return f"the published eps~ = {value:.3g} is not positive"
+    return float(value)
+
+
+def _eps(run: Run) -> Decimal:
+    if run.eps is None:
+        raise UsageError(f"{run.rival} needs an eps.")
+    return Decimal(run.eps)
+
+
+# -- diffprivlib ----------------------------------------------------------------------------------
+
+
+def _diffprivlib(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+    """Run diffprivlib's KMeans where it does best: the origin in the middle of the bounds.
+
+    There the sensitivity that it uses for sums, the width of a column, is large enough, and noise
+    in a count moves a center least. Columns of zero width are left out.
+    """
+    lower, upper = _box(problem.terms.domain.working)
+    scale = float((upper - lower).max())
+    middle, half = (lower + upper) / 2.0, (upper - lower) / 2.0
+    used = half > 0
+    centers = np.tile(middle, (run.k, 1))
+    if used.any():
+        records = (problem.working[:, used] - middle[used]) / scale
+        bounds = (-half[used] / scale, half[used] / scale)
+        eps = float(_eps(run)) / problem.terms.neighbours.changed_records
+        centers[:, used] += scale * _diffprivlib_centers(records, bounds, run.k, eps, seed)
+    if isinstance(problem.terms.domain, Box):
+        return centers
+    return np.asarray(problem.terms.domain.working.clip(centers))  # it knows boxes only
+
+
+def _diffprivlib_centers(
+    records: Float64s,
+    bounds: tuple[Float64s, Float64s],
+    k: int,
+    eps: float,
+    seed: np.random.SeedSequence,
+) -> Float64s:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from diffprivlib.accountant import BudgetAccountant  # noqa: PLC0415 (slow, may be missing)
+        from diffprivlib.models import KMeans  # noqa: PLC0415
+
+        model = KMeans(
+            n_clusters=k,
+            epsilon=eps,
+            bounds=bounds,
+            random_state=int(seed.generate_state(1)[0]),
+            accountant=BudgetAccountant(),  # of its own: a default one would be charged
+        )
+        model.fit(records)
+    return np.asarray(model.cluster_centers_)
+
+
+def _box(space: Domain) -> tuple[Float64s, Float64s]:
+    """Return the bounds of a box, or of the box around an L1 ball."""
+    if isinstance(space, Box):
+        return np.asarray(space.lower), np.asarray(space.upper)
+    return space.middle - space.diam1 / 2.0, space.middle + space.diam1 / 2.0
+
+
+def diffprivlib_spends(n_features: int) -> float:
+    """Return what diffprivlib 0.6.6 spends over the eps it is given.
+
+    Su et al. give counts c = (4 d rho^2)^(1/3) shares of an iteration and every column's sum one
+    share, d + c in all. The pair is unpacked in swapped order: counts get one share and each of the
+    d columns c of them.
+    """
+    c = math.cbrt(4.0 * n_features * _RHO**2)
+    return (1.0 + n_features * c) / (n_features + c)
+
+
+# -- without privacy ------------------------------------------------------------------------------
+
+
+def _seeded(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+    centers, _ = kmeans_plusplus(problem.working, run.k, rng=np.random.default_rng(seed))
+    return np.asarray(centers)
+
+
+def _seeded_and_moved(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+    return np.asarray(lloyd(problem.working, _seeded(problem, run, seed)).centers)
+
+
+def _best(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+    rng, records = np.random.default_rng(seed), problem.working
+    if len(records) <= OPTIMUM_SAMPLE:
+        found = estimate_optimum(records, run.k, restarts=OPTIMUM_RESTARTS, rng=rng)
+        return np.asarray(found.centers)
+    size = max(OPTIMUM_SAMPLE, run.k)
+    rows = np.sort(rng.choice(len(records), size, replace=False))
+    start = estimate_optimum(records[rows], run.k, restarts=OPTIMUM_RESTARTS, rng=rng)
+    return np.asarray(lloyd(records, start.centers).centers)
+
+
+# -- who takes part -------------------------------------------------------------------------------
+
+OPTIMUM = Contender("optimum", "k-means without privacy, best of restarts", _best, private=False)
+"""What potentials are divided by; no rival."""
+
+CONTENDERS = (
+    Contender(CERTIFIED, KVariates.title, _by_name),
+    Contender(
+        PUBLISHED,
+        Published.title,
+        _published,
+        note="its noise depends on the data and no proof covers it: not an equal, for comparison",
+    ),
+    Contender(Laplace.name, Laplace.title, _by_name),
+    Contender(Forgy.name, Forgy.title, _by_name),
+    Contender(
+        Gupt.name,
+        Gupt.title,
+        _by_name,
+        note="bounds are known, so all of eps goes to the noise; in the original two thirds of it "
+        "go to estimating ranges",
+    ),
+    Contender(Lloyd.name, Lloyd.title, _by_name),
+    Contender(DIFFPRIVLIB, "diffprivlib's KMeans (DPLloyd, random start)", _diffprivlib),
+    Contender(SEEDING, "k-means++ without privacy", _seeded, private=False),
+    Contender(
+        FLOOR, "k-means++ and Lloyd's iterations without privacy", _seeded_and_moved, private=False
+    ),
+)
+
+
+def rivals(n_features: int | None = None, neighbours: str = "replace-one") -> tuple[Rival, ...]:
+    """Return what is compared, with versions and what is known of each; ``n_features`` is d."""
+    notes = {DIFFPRIVLIB: _diffprivlib_note(n_features, as_neighbours(neighbours))}
+    versions = {DIFFPRIVLIB: "diffprivlib, not installed"}
+    with contextlib.suppress(PackageNotFoundError):
+        versions[DIFFPRIVLIB] = f"diffprivlib {version('diffprivlib')}"
+    return tuple(
+        Rival(
+            name=one.name,
+            what=one.what,
+            version=versions.get(one.name, f"dpkv {__version__}"),
+            note=notes.get(one.name, one.note),
+        )
+        for one in CONTENDERS
+    )
+
+
+def _diffprivlib_note(n_features: int | None, neighbours: Neighbours) -> str:
+    given = "eps"
+    if neighbours is Neighbours.REPLACE_ONE:
+        given = "eps/2, because its eps is for add/remove and a replacement is two of those"
+    shown = (2, 10, 15) if n_features is None else (n_features,)
+    spent = ", ".join(f"{diffprivlib_spends(d):.2f} at d = {d}" for d in shown)
+    return (
+        f"it is given {given}; bounds are known, their middle is its origin. Known faults of "
+        "0.6.6: its budget split is unpacked in swapped order, so that its mechanisms spend what "
+        f"it is given times {spent}; clusters are skipped on their exact count; exact labels and "
+        "inertia are left in the model; its floating-point Laplace noise tells neighbours apart; "
+        "sums get the width of a column as sensitivity, too little where 0 is outside the bounds"
+    )

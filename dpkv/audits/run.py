@@ -1,0 +1,356 @@
+"""An audit from beginning to end: what to test, in which order, and what it adds up to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from dpkv.audits.conformance import conformance_tests
+from dpkv.audits.faults import Fault, planted
+from dpkv.audits.picked import published_bound_audit
+from dpkv.audits.privacy import Calibrator, Effort, data_loss, sampled_bounds, worst_case_loss
+from dpkv.audits.results import (
+    Audit,
+    CalibrationRow,
+    Conformance,
+    DataLoss,
+    SampledBound,
+    Settings,
+    Subject,
+    UtilityRow,
+    Verdict,
+    WorstCaseLoss,
+)
+from dpkv.audits.utility import compare, rivals
+from dpkv.audits.witness import Witness
+from dpkv.calibration import Calibration, calibrate_working
+from dpkv.calibration import Settings as CalibrationSettings
+from dpkv.domain import Domain
+from dpkv.kernels import Floats, Integers
+from dpkv.mechanisms import MECHANISMS, Algorithm0, Mechanism, calibrated
+from dpkv.noise import Entropy, OperatingSystemEntropy
+from dpkv.releases import Plan, ReleaseRecord
+from dpkv.releases.guarantee import guarantee
+from dpkv.releases.produce import mechanism_of
+
+Progress = Callable[[str, float], None]
+Planter = Callable[[int, int], Fault]
+_SYNTHETIC_POINTS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What to audit, and how hard to try."""
+
+    values: Floats
+    columns: tuple[str, ...]
+    label: str
+    domain: Domain
+    plan: Plan
+    ks: tuple[int, ...]
+    release: ReleaseRecord | None = None
+    seed: int = 0
+    quick: bool = False
+    runs: int = 30
+    plant: str | None = None
+    command: str = ""
+    utility: bool = True
+    cache: Path | None = None
+    identity: str = ""
+    """An opaque name of the data for the cache."""
+    progress: Progress = field(default=lambda _label, _share: None)
+
+    @property
+    def effort(self) -> Effort:
+        """How much is tried: less under ``quick``."""
+        if self.quick:
+            return Effort(6, 40_000, 2_000, 10, 1e-6, self.seed)
+        return Effort(24, 200_000, 10_000, 100, 1e-6, self.seed)
+
+    @property
+    def eps(self) -> Decimal:
+        """The eps that is claimed."""
+        return self.plan.exact_eps
+
+
+@dataclass(frozen=True, eq=False)
+class Audited:
+    """An audit, and the witnesses that go with it, by file name."""
+
+    audit: Audit
+    witnesses: dict[str, Witness]
+
+
+def run_audit(job: Job) -> Audited:
+    """Carry out an audit."""
+    fault = _fault(job)
+    calibration = _calibration(job)
+    worst, witnesses = _worst_cases(job, fault)
+    sampled = _sampled(job, fault)
+    job.progress("conformance", 0.0)
+    entropy: Callable[[], Entropy] = OperatingSystemEntropy
+    if fault is not None:
+        entropy = fault(len(job.values), job.ks[0]).entropy
+    conforming = conformance_tests(entropy, runs=4_000 if job.quick else 20_000)
+    rows = _utility(job, calibration)
+    found = Audit(
+        subject=_subject(job),
+        settings=_settings(job),
+        verdict=_verdict(job, worst, sampled, conforming, _mechanism(job, fault, job.ks[0]), rows),
+        calibration=_calibration_rows(calibration),
+        worst_cases=worst,
+        data_losses=_data_losses(job, fault),
+        sampled=sampled,
+        conformance=conforming,
+        published_bound=published_bound_audit(200 if job.quick else 2000, job.seed),
+        utility=rows,
+        rivals=rivals(job.domain.n_features),
+        synthetic_points=_synthetic(job.domain),
+        notes=() if job.release is None else job.release.notes,
+    )
+    return Audited(found, witnesses)
+
+
+# -- what is audited -------------------------------------------------------------------------------
+
+
+def _fault(job: Job) -> Planter | None:
+    """Return what plants the fault for (records, centers), if one is asked for."""
+    name = job.plant
+    if name is None:
+        return None
+
+    def plant(n_records: int, n_clusters: int) -> Fault:
+        return planted(
+            name,
+            job.eps,
+            n_records=n_records,
+            n_clusters=n_clusters,
+            domain=job.domain,
+            gamma=job.plan.gamma,
+        )
+
+    plant(len(job.values), job.ks[0])  # refuses an unknown name at once
+    return plant
+
+
+def _mechanism(job: Job, fault: Planter | None, k: int, n_records: int | None = None) -> Mechanism:
+    """Return the audited mechanism for k centers: the release's own, the planned, or a faulty."""
+    m = len(job.values) if n_records is None else n_records
+    if fault is not None:
+        return fault(m, k).mechanism
+    plan = job.plan.model_copy(update={"k": k})
+    return mechanism_of(plan, job.domain.grid(plan.grid_bits), m)
+
+
+# -- does it hold ----------------------------------------------------------------------------------
+
+
+def _worst_cases(
+    job: Job, fault: Planter | None
+) -> tuple[tuple[WorstCaseLoss, ...], dict[str, Witness]]:
+    losses, witnesses = [], {}
+    for done, k in enumerate(job.ks):
+        job.progress("searching for the worst case", done / len(job.ks))
+        mechanism = _mechanism(job, fault, k)
+        if isinstance(mechanism, Algorithm0):
+            found = worst_case_loss(mechanism, len(job.values), job.domain, job.eps, job.effort)
+            losses.append(found[0])
+            witnesses[found[0].witness_file or ""] = found[1]
+    return tuple(losses), witnesses
+
+
+def _data_losses(job: Job, fault: Planter | None) -> tuple[DataLoss, ...]:
+    """Return losses on the curator's records: of the release, or of the first and last k."""
+    found = []
+    ks = (job.plan.k,) if job.release is not None else tuple(dict.fromkeys((job.ks[0], job.ks[-1])))
+    for k in ks:
+        mechanism = _mechanism(job, fault, k)
+        if isinstance(mechanism, Algorithm0):
+            points = mechanism.grid.quantise(job.values).astype(np.int32)
+            found.append(
+                data_loss(
+                    mechanism,
+                    points,
+                    job.eps,
+                    job.effort,
+                    _released_points(job.release),
+                    lambda share: job.progress("exact losses", share),
+                )
+            )
+    return tuple(found)
+
+
+def _released_points(release: ReleaseRecord | None) -> Integers | None:
+    return None if release is None else np.asarray(release.grid_centers, dtype=np.int64)
+
+
+def _sampled(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
+    """Return sampled bounds of the audited mechanism and, unless quick, of all the others."""
+    job.progress("sampled bounds", 0.0)
+    k = min(job.ks)
+
+    def audited(n_records: int, n_clusters: int) -> Mechanism:
+        return _mechanism(job, fault, n_clusters, n_records)
+
+    found = list(sampled_bounds(audited, k, job.eps, job.effort))
+    others = () if job.quick or fault is not None else MECHANISMS
+    for done, name in enumerate(others):
+        job.progress("sampled bounds", (1 + done) / (1 + len(others)))
+        if name != job.plan.mechanism:
+            found += sampled_bounds(_calibrator(job, name), k, job.eps, job.effort)
+    return tuple(found)
+
+
+def _calibrator(job: Job, name: str) -> Calibrator:
+    grid = job.domain.grid(job.plan.grid_bits)
+    return lambda n_records, n_clusters: calibrated(
+        name, job.eps, n_records=n_records, n_clusters=n_clusters, grid=grid, gamma=job.plan.gamma
+    )
+
+
+def _verdict(
+    job: Job,
+    worst: tuple[WorstCaseLoss, ...],
+    sampled: tuple[SampledBound, ...],
+    conforming: tuple[Conformance, ...],
+    mechanism: Mechanism,
+    rows: tuple[UtilityRow, ...],
+) -> Verdict:
+    """Add up: any violation by the audited mechanism, or a test that failed, breaks the claim."""
+    own = [bound for bound in sampled if bound.mechanism == mechanism.name]
+    bounds = [(loss.loss, f"exact, witness {loss.witness_file}") for loss in worst]
+    bounds += [(bound.lower_bound, bound.method) for bound in own]
+    lower, method = max(bounds, default=(0.0, "none"))
+    reasons = [
+        f"k = {loss.k}: an output is e^{loss.loss:.4g} times likelier under a neighbour"
+        for loss in worst
+        if loss.violates
+    ]
+    reasons += [
+        f"k = {bound.k}: runs show eps >= {bound.lower_bound:.4g}"
+        for bound in own
+        if bound.violates
+    ]
+    reasons += [f"{test.name}: {test.detail}" for test in conforming if not test.passed]
+    if mechanism.proof != "published" and mechanism.cost() > job.eps:
+        reasons.append(f"its steps cost {mechanism.cost():.4g}, more than claimed")
+    holds = not reasons
+    claim = f"eps = {job.plan.eps} ({job.plan.neighbours.value})"
+    return Verdict(
+        holds=holds,
+        headline=f"No violation of {claim} was found"
+        if holds
+        else f"The claim {claim} is violated",
+        reasons=tuple(reasons),
+        lower_bound=lower,
+        lower_bound_method=method,
+        claimed_eps=float(job.eps),
+        utility=_utility_headline(rows),
+    )
+
+
+# -- how good --------------------------------------------------------------------------------------
+
+
+def _calibration(job: Job) -> Calibration:
+    working = np.asarray(job.domain.to_working(job.values), dtype=np.float64)
+    method = "randomized" if job.quick else "auto"
+    settings = CalibrationSettings(float(job.eps), job.plan.gamma, method)
+    return calibrate_working(
+        working, job.domain, settings, k=job.ks, rng=job.seed, progress=job.progress
+    )
+
+
+def _calibration_rows(calibration: Calibration) -> tuple[CalibrationRow, ...]:
+    return tuple(
+        CalibrationRow(
+            k=row.k,
+            certified_eps_tilde=row.certified.eps_tilde,
+            certified=row.certified.sigma,
+            laplace=row.laplace.sigma,
+            published_eps_tilde=row.published.eps_tilde,
+            published=row.published.sigma,
+            published_note=row.published.note,
+        )
+        for row in calibration.rows
+    )
+
+
+def _utility(job: Job, calibration: Calibration) -> tuple[UtilityRow, ...]:
+    if not job.utility:
+        return ()
+    figures = {row.k: row.published.eps_tilde for row in calibration.rows}
+    return compare(
+        job.values,
+        job.domain,
+        ks=job.ks,
+        epsilons=[job.plan.eps],
+        runs=job.runs,
+        seed=job.seed,
+        neighbours=job.plan.neighbours.value,
+        gamma=job.plan.gamma,
+        published_eps_tilde=lambda _eps, k: figures[k],
+        progress=lambda share: job.progress("comparing with rivals", share),
+        cache=job.cache,
+        identity=job.identity,
+    )
+
+
+def _utility_headline(rows: tuple[UtilityRow, ...]) -> str | None:
+    """Return the most accurate private release at the last k, and how far from the floor it is."""
+    last = [row for row in rows if row.k == rows[-1].k and row.private and row.over_optimum]
+    if not last:
+        return None
+    best = min(last, key=lambda row: row.over_optimum or 0.0)
+    return (
+        f"at k = {best.k} the most accurate private release is {best.name}, with "
+        f"{best.over_optimum:.3g} times the potential of k-means without privacy"
+    )
+
+
+# -- the rest of the record ------------------------------------------------------------------------
+
+
+def _settings(job: Job) -> Settings:
+    return Settings(
+        seed=job.seed,
+        quick=job.quick,
+        runs=job.runs,
+        alpha=job.effort.alpha,
+        command=job.command,
+        planted_fault=job.plant,
+    )
+
+
+def _subject(job: Job) -> Subject:
+    promise = guarantee(job.plan, _mechanism(job, None, job.ks[0]))
+    return Subject(
+        label=job.label,
+        release_id=None if job.release is None else job.release.release_id,
+        statement=promise.statement,
+        assumptions=promise.assumptions,
+        eps=job.plan.eps,
+        neighbours=job.plan.neighbours.value,
+        n_records=len(job.values),
+        n_features=len(job.columns),
+        columns=job.columns,
+        bounds=job.plan.bounds,
+        domain=job.domain.to_dict(),
+        mechanism=job.plan.mechanism,
+        ks=job.ks,
+        released_centers=None if job.release is None else job.release.centers,
+    )
+
+
+def _synthetic(domain: Domain) -> tuple[tuple[float, ...], ...]:
+    """Return made-up points all over the domain, to show which center they would go to."""
+    from scipy.stats import qmc  # noqa: PLC0415 (slow to import)
+
+    grid = domain.grid()
+    uniform = qmc.Halton(grid.n_features, scramble=False).random(_SYNTHETIC_POINTS + 1)[1:]
+    return tuple(map(tuple, grid.restore(grid.spread(uniform)).tolist()))

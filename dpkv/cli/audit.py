@@ -1,0 +1,222 @@
+"""``dpkv audit``: does it hold, how close, and how good are the centres? A report for a client."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpkv.cli import options, output
+from dpkv.cli.planning import Request, opened
+from dpkv.cli.progress import ProgressBar
+from dpkv.cli.reading import WORKSPACE
+from dpkv.errors import UsageError, VerificationError
+from dpkv.workspace import private_folder
+
+if TYPE_CHECKING:
+    from dpkv.audits.results import Audit
+    from dpkv.audits.run import Audited
+    from dpkv.domain import Domain
+    from dpkv.releases import Plan, Records, ReleaseRecord
+
+_DEFAULT_K = range(2, 9)
+
+
+def audit(
+    subject: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DATA | RELEASE.JSON]",
+            help="A table, or the record of a release. Without it, the newest calibration's table.",
+            show_default=False,
+        ),
+    ] = None,
+    eps: Annotated[float | None, typer.Option(help="The eps to audit at.")] = None,
+    k: Annotated[
+        str | None, typer.Option("--k", help="Numbers of centres: 4, or 2,4,8, or 2..8.")
+    ] = None,
+    mechanism: Annotated[
+        str, typer.Option(help="The mechanism that the verdict is about.")
+    ] = "kvariates",
+    calibration: Annotated[str, typer.Option(help="certified or published noise.")] = "certified",
+    out: Annotated[Path, typer.Option(help="A new folder for the report.")] = Path("audit"),
+    data: Annotated[
+        Path | None, typer.Option(help="The table of a release, if the calibration is not of it.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs; about a minute.")] = False,
+    public: Annotated[
+        bool,
+        typer.Option("--public", help="Leave out all that depends on the data beyond the release."),
+    ] = False,
+    runs: Annotated[int, typer.Option(help="Runs of every rival in the comparison.")] = 30,
+    seed: Annotated[int, typer.Option(help="Seed of simulations and searches.")] = 0,
+    plant: Annotated[
+        str | None,
+        typer.Option(
+            help="Self-test: plant a fault that must be reported: half-noise, no-smoothing, "
+            "papers-eps-tilde, float-noise or swapped-split."
+        ),
+    ] = None,
+    gamma: Annotated[float | None, typer.Option(help="Smoothing of the D^2 picks.")] = None,
+    bounds: options.BoundsText = None,
+    columns: options.Columns = None,
+    header: options.Header = None,
+    scale: options.Scale = True,
+    invalid: options.Invalid = "refuse",
+    memory_limit: options.MemoryLimit = 512,
+    as_json: options.AsJson = False,
+) -> None:
+    """Audit a release, or what a table would be released with, and write a report.
+
+    Exact privacy loss with witnesses, sampled lower bounds, conformance of the sampler, and the
+    comparison with Forgy-DP, GUPT, DPLloyd and diffprivlib. Exit code 3 where a claim is violated.
+
+    Example:  dpkv audit patients.csv --eps 1 --k 2..5 --bounds=-10,10 --out audit
+    """
+    from dpkv.audits.run import Job, run_audit
+    from dpkv.validation import whole_number
+
+    whole_number("runs", runs, at_least=2)
+    whole_number("seed", seed, at_least=0)
+    target = output.check_new_folder(out)
+    record = _release_of(subject)
+    table = data if record is not None else (data or subject)
+    ks = tuple(sorted(set(options.parse_counts(k)))) if k is not None else None
+    request = Request(
+        k=record.plan.k if record is not None else (ks or (2,))[0],
+        data=table,
+        eps=eps,
+        mechanism=mechanism,
+        calibration=calibration,
+        neighbours="replace-one",
+        bounds=bounds,
+        bounds_share=0.1,
+        gamma=gamma,
+        iterations=None,
+        clamp=True,
+        columns=options.split_columns(columns),
+        header=header,
+        scale=scale,
+        invalid=invalid,
+        memory_limit=memory_limit,
+    )
+    plan, records, dataset = _read(request, record)
+    with output.new_folder(target) as folder, ProgressBar("auditing") as bar:
+        found = run_audit(
+            Job(
+                values=records.values,
+                columns=records.columns,
+                label=records.label,
+                domain=_domain(plan, records, record),
+                plan=plan,
+                ks=_counts(ks, record, len(records.values)),
+                release=record,
+                seed=seed,
+                quick=quick,
+                runs=runs,
+                plant=plant,
+                command=shlex.join(["dpkv", *sys.argv[1:]]),
+                cache=private_folder(WORKSPACE, "audits") / "comparison.jsonl",
+                identity=dataset,
+                progress=bar.describe,
+            )
+        )
+        result = found.audit.public() if public else found.audit
+        _write(found, result, folder)
+    if as_json:
+        output.print_text(result.to_json())
+    else:
+        _show(result, target)
+    if not result.verdict.holds:
+        raise VerificationError(f"{result.verdict.headline}: {'; '.join(result.verdict.reasons)}.")
+
+
+def _release_of(subject: Path | None) -> ReleaseRecord | None:
+    """Return the release that a JSON subject records; None for a table."""
+    from dpkv.releases.stored import parse_record
+
+    if subject is None or subject.suffix.lower() != ".json":
+        return None
+    try:
+        text = subject.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"{subject} cannot be read: check the path.") from None
+    return parse_record(text, subject)
+
+
+def _read(request: Request, record: ReleaseRecord | None) -> tuple[Plan, Records, str]:
+    """Read the table; for a release, see that it is the table the release was made from."""
+    if record is None:
+        return opened(request).read()
+    columns = list(record.columns) if request.data is not None else None
+    known = replace(request, eps=float(record.plan.eps), columns=columns, bounds="data")
+    known = replace(known, mechanism="laplace", calibration="certified")
+    _, records, dataset = opened(known).read()
+    if records.columns != record.columns:
+        raise UsageError("the release has other columns than this table: give its table by --data.")
+    if _charged_dataset(record) not in (None, dataset):
+        raise UsageError(
+            "the release was not made from this table: give its table by --data, in the folder "
+            "where it was released."
+        )
+    return record.plan, records, dataset
+
+
+def _charged_dataset(record: ReleaseRecord) -> str | None:
+    """Return the fingerprint of the release's table, where the ledger here has it."""
+    from dpkv.ledger import Ledger
+
+    entry = None if record.ledger is None else Ledger(WORKSPACE).entry(record.ledger.number)
+    if entry is None or entry.release_id != record.release_id or entry.dataset.startswith("name:"):
+        return None
+    return entry.dataset
+
+
+def _domain(plan: Plan, records: Records, record: ReleaseRecord | None) -> Domain:
+    from dpkv.domain import Domain, data_domain
+
+    if record is not None:
+        return Domain.from_dict(record.bounds.domain)
+    if plan.domain is not None:
+        return Domain.from_dict(plan.domain)
+    return data_domain(records.values, scaled=plan.scaled)
+
+
+def _counts(
+    ks: tuple[int, ...] | None, record: ReleaseRecord | None, n_records: int
+) -> tuple[int, ...]:
+    from dpkv.validation import cluster_count
+
+    if record is not None:
+        ks = (record.plan.k,)
+    wanted = ks or tuple(k for k in _DEFAULT_K if k <= n_records) or (1,)
+    return tuple(cluster_count(k, n_records, "k") for k in wanted)
+
+
+def _write(found: Audited, result: Audit, folder: output.NewFolder) -> None:
+    """Write the report, the record and the witnesses, all or nothing."""
+    from dpkv.audits.report import render
+
+    files = render(result)
+    files |= {name: witness.to_json() for name, witness in found.witnesses.items()}
+    folder.fill(files, private=result.visibility != "public")
+
+
+def _show(result: Audit, folder: Path) -> None:
+    verdict = result.verdict
+    rows = [
+        ["verdict", "HOLDS, as far as was tried" if verdict.holds else "VIOLATED"],
+        ["claimed", f"eps = {verdict.claimed_eps:g}, {result.subject.neighbours} neighbours"],
+        ["shown", f"eps >= {verdict.lower_bound:.4g} ({verdict.lower_bound_method})"],
+    ]
+    if verdict.utility is not None:
+        rows.append(["accuracy", verdict.utility])
+    rows.append(["report", str(folder / "report.html")])
+    output.print_facts(f"audit of {result.subject.label}", rows)
+    print(f"{verdict.headline}.")
+    if result.visibility != "public":
+        output.note("for the curator only: --public leaves out what depends on the data.")
