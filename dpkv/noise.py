@@ -22,7 +22,8 @@ from dpkv.validation import whole_number
 
 Int64s = NDArray[np.int64]
 
-_FARTHEST = 2**62  # noise beyond it is cut, so that no later sum or difference can overflow
+_FARTHEST = 2**62  # noise beyond it is cut: no difference from a point of a grid can overflow
+_LARGEST_SEEDED_SCALE = 1e300
 
 
 class Entropy(Protocol):
@@ -65,6 +66,8 @@ class SeededEntropy:
 
     def below(self, bound: int) -> int:
         """Return a uniform integer in [0, bound), by rejection."""
+        if bound < 1:
+            raise ValueError("bound must be positive")
         bits = (bound - 1).bit_length()
         n_bytes = -(-bits // 8)
         while True:
@@ -80,7 +83,8 @@ class SeededEntropy:
         """
         if scale == 0.0:
             return values
-        geometric = np.floor(self._rng.exponential(scale, (2, *values.shape)))
+        mean = min(scale, _LARGEST_SEEDED_SCALE)
+        geometric = np.floor(self._rng.exponential(mean, (2, *values.shape)))
         noise = np.clip(geometric[0] - geometric[1], -float(_FARTHEST), float(_FARTHEST))
         return _cut(values + noise.astype(np.int64))
 
@@ -93,7 +97,10 @@ def smallest_scale(sensitivity: int, eps: float) -> float:
     """Return the least float b with sensitivity / b <= eps, both compared exactly."""
     if sensitivity == 0:
         return 0.0
-    scale = sensitivity / eps
+    try:
+        scale = sensitivity / eps
+    except (OverflowError, ZeroDivisionError):
+        scale = math.inf
     while math.isfinite(scale) and Fraction(sensitivity) > Fraction(scale) * Fraction(eps):
         scale = math.nextafter(scale, math.inf)
     if not math.isfinite(scale):

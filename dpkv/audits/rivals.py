@@ -138,7 +138,7 @@ def attempt(problem: Problem, contenders: Mapping[str, Contender], run: Run) -> 
         find = contenders[run.rival].find
         centers = find(problem, run, run.seed_sequence(problem.terms.seed))
         return Outcome(potential(problem.working, _sane(problem, run, centers)))
-    except Exception as error:
+    except Exception as error:  # whatever a rival raises, the audit goes on
         return Outcome(None, reason_of(error))
 
 

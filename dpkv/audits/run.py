@@ -108,7 +108,7 @@ def run_audit(job: Job) -> Audited:
         conformance=conforming,
         published_bound=published_bound_audit(200 if job.quick else 2000, job.seed),
         utility=rows,
-        rivals=rivals(job.domain.n_features),
+        rivals=rivals(job.domain.n_features, job.plan.neighbours.value),
         synthetic_points=_synthetic(job.domain),
         notes=() if job.release is None else job.release.notes,
     )

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpkv.domain import Box
 from dpkv.kernels import Floats
-from dpkv.mechanisms.mechanism import RECORDS, Neighbours, Noise, Step, laplace_cost
+from dpkv.mechanisms.mechanism import RECORDS, Neighbours, Noise, Step, cost_of, laplace_step
 from dpkv.noise import Entropy, Int64s, smallest_scale
 from dpkv.validation import LARGEST_MAGNITUDE, float_below, positive_finite, whole_number
 
@@ -32,6 +32,7 @@ SMALLEST_EXPONENT = -20
 _LARGEST_EXPONENT = 54  # of 2^53 = 0.5 * 2^54
 _PER_SIGN = _LARGEST_EXPONENT - SMALLEST_EXPONENT
 N_BINS = 2 * _PER_SIGN + 1
+_ABOVE_ALL_COUNTS = 2.0**64
 _FALSE_BINS = 1e-3  # how often some empty bin of a table may pass; decides accuracy, not privacy
 
 
@@ -65,17 +66,17 @@ class PrivateBounds:
     def threshold(self) -> int:
         """The noisy count above which a bin is taken to hold records."""
         bins = N_BINS * self.n_features
-        return math.ceil(self.noise_scale * math.log(bins / (2.0 * _FALSE_BINS)))
+        reached = self.noise_scale * math.log(bins / (2.0 * _FALSE_BINS))
+        return math.ceil(min(reached, _ABOVE_ALL_COUNTS))
 
     def steps(self) -> tuple[Step, ...]:
         """Return the one histogram of all columns."""
         changed = self.neighbours.changed_records * self.n_features
-        cost = laplace_cost(changed, self.noise_scale)
-        return (Step("bounds: histograms of all columns", cost),)
+        return (laplace_step("bounds: histograms of all columns", changed, self.noise_scale),)
 
     def cost(self) -> Decimal:
         """Return what finding the bounds costs, rounded up."""
-        return self.steps()[0].eps
+        return cost_of(self.steps())
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of the counts."""

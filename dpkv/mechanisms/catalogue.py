@@ -71,11 +71,14 @@ def from_description(description: Mapping[str, Any], grid: Grid) -> Mechanism:
     try:
         name = fields.pop("name")
         proof = fields.pop("proof")
+        neighbours = Neighbours(fields.pop("neighbours"))
+        if any(type(value) not in (int, float, type(None)) for value in fields.values()):
+            raise TypeError
         kind: type[Mechanism] = Published if proof == "published" else _KINDS[name]
         mechanism = kind(
             n_clusters=fields.pop("k"),
             grid=grid,
-            neighbours=Neighbours(fields.pop("neighbours")),
+            neighbours=neighbours,
             **fields,
         )
         if describe(mechanism) != dict(description):

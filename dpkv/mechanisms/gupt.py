@@ -32,7 +32,7 @@ from dpkv.mechanisms.mechanism import (
     Noise,
     Proof,
     Step,
-    laplace_cost,
+    laplace_step,
     positive_or_pointless,
     refuse_add_remove,
 )
@@ -97,8 +97,8 @@ class Gupt(Mechanism):
 
     def steps(self) -> tuple[Step, ...]:
         """Return the one sum that noise is added to."""
-        cost = laplace_cost(self.n_clusters * self.grid.diam1, self.noise_scale)
-        return (Step(f"the sum of the centres of {self.n_blocks} blocks", cost),)
+        name = f"the sum of the centres of {self.n_blocks} blocks"
+        return (laplace_step(name, self.n_clusters * self.grid.diam1, self.noise_scale),)
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of the sum; the average has ``n_blocks`` times less."""

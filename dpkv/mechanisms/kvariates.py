@@ -38,14 +38,14 @@ from dpkv.mechanisms.mechanism import (
     Noise,
     Proof,
     Step,
-    laplace_cost,
+    laplace_step,
     positive_or_pointless,
     refuse_add_remove,
 )
 from dpkv.noise import Entropy, smallest_scale
 from dpkv.seeding.algorithm0 import seeding_rounds
 from dpkv.seeding.exact import ExactPicker
-from dpkv.validation import cluster_count, float_below, whole_number
+from dpkv.validation import cluster_count, float_below, positive_finite, whole_number
 
 NEEDS_PUBLIC_M = "Its proof takes the number of records as public; under add/remove it is not."
 
@@ -77,8 +77,8 @@ class Algorithm0(Mechanism):
 
     def steps(self) -> tuple[Step, ...]:
         """Return the k rounds."""
-        cost = laplace_cost(self.grid.diam1, self.noise_scale)
-        return (Step("one noisy centre", cost, self.n_clusters),)
+        price = self.grid.diam1, self.noise_scale
+        return (laplace_step("one noisy centre", *price, self.n_clusters),)
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of a center's coordinates."""
@@ -223,6 +223,10 @@ class Published(Algorithm0):
 
     name: ClassVar[str] = "kvariates"
     title: ClassVar[str] = "k-variates++ at the published sigma_1"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_finite("eps_tilde", self.eps_tilde)
 
     @classmethod
     def calibrated(cls, eps_tilde: float, *, n_clusters: int, grid: Grid) -> Published:

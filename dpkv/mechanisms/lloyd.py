@@ -36,7 +36,7 @@ from dpkv.mechanisms.mechanism import (
     Noise,
     Proof,
     Step,
-    laplace_cost,
+    laplace_step,
     positive_or_pointless,
 )
 from dpkv.mechanisms.split import Split
@@ -65,7 +65,7 @@ class Lloyd(Mechanism):
         super().__post_init__()
         whole_number("iterations", self.iterations, at_least=1)
         positive_finite("count_scale", self.count_scale)
-        positive_or_pointless(self.sum_scale, self.grid)
+        positive_or_pointless(self.sum_scale, self.grid, "sum_scale")
 
     @classmethod
     def calibrated(
@@ -106,16 +106,11 @@ class Lloyd(Mechanism):
 
     def steps(self) -> tuple[Step, ...]:
         """Return the counts and the sums of every iteration."""
-        changed = self.neighbours.changed_records
+        changed, times = self.neighbours.changed_records, self.iterations
+        sums = changed * self.grid.radius1
         return (
-            Step(
-                "counts of the clusters", laplace_cost(changed, self.count_scale), self.iterations
-            ),
-            Step(
-                "sums of the clusters",
-                laplace_cost(changed * self.grid.radius1, self.sum_scale),
-                self.iterations,
-            ),
+            laplace_step("counts of the clusters", changed, self.count_scale, times),
+            laplace_step("sums of the clusters", sums, self.sum_scale, times),
         )
 
     def noises(self) -> tuple[Noise, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from enum import StrEnum
@@ -52,6 +53,8 @@ class Step:
     name: str
     eps: Decimal
     times: int = 1
+    exact: Fraction | None = None
+    """The price where it is rational, not rounded: three thirds are one."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +115,7 @@ class Mechanism(ABC):
 
     def cost(self) -> Decimal:
         """Return the eps of the whole, rounded up: steps compose by addition."""
-        total = Decimal(0)
-        for step in self.steps():
-            total = _SUMS.fma(step.eps, Decimal(step.times), total)
-        return total
+        return cost_of(self.steps())
 
     def run(self, points: Integers, entropy: Entropy) -> Integers:
         """Return k centers on the grid, in the order of release, maybe outside the domain.
@@ -141,15 +141,27 @@ class Mechanism(ABC):
             raise UsageError(f"the mechanism is for {needed} records. Got {len(points)} instead.")
 
 
-def laplace_cost(sensitivity: int, scale: float) -> Decimal:
-    """Return sensitivity / scale, rounded up: what integers of that L1 sensitivity cost."""
-    return upward_decimal(Fraction(sensitivity) / Fraction(scale)) if sensitivity else Decimal(0)
+def laplace_step(name: str, sensitivity: int, scale: float, times: int = 1) -> Step:
+    """Return a step that adds noise to integers of that L1 sensitivity: it costs their quotient."""
+    exact = Fraction(sensitivity) / Fraction(scale) if sensitivity else Fraction(0)
+    return Step(name, upward_decimal(exact), times, exact)
 
 
-def positive_or_pointless(scale: float, grid: Grid) -> None:
+def cost_of(steps: Iterable[Step]) -> Decimal:
+    """Return what the steps cost together, rounded up."""
+    rational, total = Fraction(0), Decimal(0)
+    for step in steps:
+        if step.exact is not None:
+            rational += step.exact * step.times
+        else:
+            total = _SUMS.fma(step.eps, Decimal(step.times), total)
+    return _SUMS.add(total, upward_decimal(rational))
+
+
+def positive_or_pointless(scale: float, grid: Grid, name: str = "noise_scale") -> None:
     """Refuse a noise scale that is no positive number, but for a domain that is a single point."""
-    if grid.diam1 > 0 or non_negative_finite("noise_scale", scale) > 0:
-        positive_finite("noise_scale", scale)
+    if grid.diam1 > 0 or non_negative_finite(name, scale) > 0:
+        positive_finite(name, scale)
 
 
 def refuse_add_remove(name: str, neighbours: Neighbours, why: str) -> None:

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,7 @@ from dpkv.mechanisms import (
     calibrated,
     describe,
 )
+from dpkv.mechanisms.mechanism import cost_of
 from dpkv.noise import Entropy, OperatingSystemEntropy, SeededEntropy
 from dpkv.releases.canonical import digest
 from dpkv.releases.guarantee import guarantee, not_protected
@@ -59,8 +60,6 @@ from dpkv.seeding.nearest import row_chunks
 from dpkv.tables.centers import centers_csv
 from dpkv.tables.store import map_rows
 from dpkv.validation import cluster_count
-
-_UP = Context(prec=200, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,8 +360,7 @@ def spent(finder: PrivateBounds | None, mechanism: Mechanism) -> float | None:
 
 def total_cost(finder: PrivateBounds | None, mechanism: Mechanism) -> Decimal:
     """Return what finding the bounds and the centers cost together, rounded up."""
-    found = Decimal(0) if finder is None else finder.cost()
-    return _UP.add(mechanism.cost(), found)
+    return cost_of(all_steps(finder, mechanism))
 
 
 def _reference(entry: Entry) -> LedgerReference:

@@ -126,6 +126,8 @@ class _Verification:
         _must(self.domain.n_features == len(record.columns), "bounds and columns differ in number")
         _must(plan.columns == record.columns, "the columns are not the plan's")
         _must(self.domain.to_dict() == record.bounds.domain, "the bounds are not spelled plainly")
+        scaled = getattr(self.domain, "scaled", plan.scaled)
+        _must(scaled == plan.scaled, "the bounds are scaled or not, unlike the plan's")
         unsure = record.bounds.unsure_columns
         _must(set(unsure) <= set(record.columns), "unsure columns are not columns")
         _must(self.finder is not None or not unsure, "only private bounds can be unsure")

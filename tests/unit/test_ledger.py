@@ -347,7 +347,7 @@ def test_the_errors_have_their_exit_codes() -> None:
 
 COPY = (
     "INSERT OR {} INTO entries SELECT {}, kind, {}, dataset, label, 1, end_to_end, neighbours, "
-    "plan_digest, created, previous, digest FROM entries WHERE number = 2"
+    "plan_digest, record_digest, created, previous, digest FROM entries WHERE number = 2"
 )
 
 

@@ -145,7 +145,7 @@ def _utility(audit: Audit) -> str:
 
 def _released(subject: Subject) -> str:
     if subject.released_centers is None:
-        return f"Nothing yet: this is what releases with k = {counts(subject.ks)} would cost."
+        return f"Nothing yet. Audited: {_size(subject)}, k = {counts(subject.ks)}"
     centers = len(subject.released_centers)
     return f"{count(centers)} {'centre' if centers == 1 else 'centres'} of {_size(subject)}"
 

@@ -15,8 +15,8 @@ from dpkv.audits.report.plots import draw
 from dpkv.audits.results import Audit
 
 # What Markdown would take for a mark, where it would: sigma_1 and [1, 2] mean themselves.
-_MARKS = re.compile(r"[\\`*|$]|~(?=\S)|(?<!\w)_|_(?!\w)|\](?=[(\[:])|^[-+#](?=[\s#-])")
-_NUMBERED = re.compile(r"^(\d+)(?=[.)])")
+_MARKS = re.compile(r"[\\`*|$]|~(?=\S)|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])|^[-+#](?=[\s#-])")
+_NUMBERED = re.compile(r"^(\d+)(?=[.)](?:\s|$))")
 _BREAKS = re.compile(r"[\x00-\x20\x7f-\x9f\u2028\u2029]+")
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 

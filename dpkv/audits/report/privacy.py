@@ -37,9 +37,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 def privacy_section(audit: Audit) -> Section:
     """Return worst cases, losses on the data, sampled bounds, conformance, the published bound."""
     relation = Text(
-        f"Every figure is for {audit.subject.neighbours} neighbours. A loss is the logarithm of "
-        "how much likelier an output is under one of two neighbouring tables than under the other; "
-        "eps-differential privacy says that no loss exceeds eps."
+        f"Every figure here is for {audit.subject.neighbours} neighbours. A loss is the logarithm "
+        "of how much likelier an output is under one of two neighbouring tables than under the "
+        "other; eps-differential privacy says that no loss exceeds eps."
     )
     blocks = (
         relation,
