@@ -43,15 +43,15 @@ def parse_record(text: str, path: Path) -> ReleaseRecord:
         raise UsageError(f"{path} is no release record: a key stands in it twice.") from None
     except RecursionError:
         raise UsageError(f"{path} is no release record: it is nested too deeply.") from None
-    except (ValidationError, ValueError) as error:
-        place = "its JSON"
-        if isinstance(error, ValidationError):
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or place
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "its JSON"
         raise UsageError(
             f"{path} is not a release record of this version of dpkv (see {place}): take an "
             "unaltered copy."
         ) from None
+    except ValueError:
+        raise UsageError(f"{path} is not JSON: take an unaltered copy.") from None
 
 
 class _RepeatedError(Exception):
