@@ -15,7 +15,7 @@ from dpkv.audits.witness import Witness, witness_of
 from dpkv.audits.worst_case import worst_case
 from dpkv.domain import Domain
 from dpkv.kernels import Float64s, Integers
-from dpkv.mechanisms import Algorithm0, Mechanism
+from dpkv.mechanisms import Algorithm0, Mechanism, Neighbours
 from dpkv.noise import SeededEntropy
 
 SIZES = (50, 2000)
@@ -133,14 +133,18 @@ def _with_size(bound: SampledBound, n_records: int) -> SampledBound:
 
 
 def worst_tables(mechanism: Mechanism, n_records: int) -> tuple[Integers, Integers]:
-    """Return tables with all records at one extreme, but one that is at the other, or is not."""
+    """Return tables with all records at one extreme, but one that is at the other, or is not.
+
+    Under add/remove that one is added; else it replaces another.
+    """
     corners = domain_corners(mechanism.grid)
     gaps = np.abs(corners[:, None, :] - corners[None, :, :]).sum(axis=2)
     start, end = np.unravel_index(int(gaps.argmax()), gaps.shape)
     same = np.tile(corners[start], (n_records, 1)).astype(np.int32)
-    other = same.copy()
-    other[0] = corners[end]
-    return other, same
+    far = corners[end].astype(np.int32)[np.newaxis]
+    if mechanism.neighbours is Neighbours.ADD_REMOVE:
+        return np.concatenate([far, same]), same
+    return np.concatenate([far, same[1:]]), same
 
 
 def mechanism_sampler(mechanism: Mechanism, points: Integers, seed: int) -> Sampler:

@@ -13,6 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from dpkv import __version__
+from dpkv.errors import UsageError
 from dpkv.releases.plan import Frozen
 from dpkv.releases.record import software_versions
 
@@ -27,13 +28,16 @@ class Subject(Frozen):
     assumptions: tuple[str, ...]
     eps: str
     neighbours: str
-    n_records: int
+    n_records: int | None
+    """None in a public audit where the relation protects it."""
     n_features: int
     columns: tuple[str, ...]
     bounds: Literal["given", "private", "data"]
     domain: dict[str, object]
     mechanism: str
     """The mechanism that the verdict is about."""
+    title: str
+    end_to_end: bool
     ks: tuple[int, ...]
     released_centers: tuple[tuple[float, ...], ...] | None
 
@@ -196,7 +200,22 @@ class Audit(Frozen):
         return self.model_dump_json(indent=2) + "\n"
 
     def public(self) -> Audit:
-        """Return the audit without everything that depends on the data beyond the release."""
+        """Return the audit without everything that depends on the data beyond the release.
+
+        What stays follows from public facts, the release and fresh randomness. That is so only
+        where the guarantee is end to end: elsewhere noise or bounds are the data's own.
+        """
+        subject = self.subject
+        if not subject.end_to_end:
+            raise UsageError(
+                "--public needs a release that is private end to end: this one's noise or bounds "
+                "depend on the data."
+            )
+        private_m = subject.neighbours == "add-remove"
+        known = {
+            "label": subject.release_id or "a table",
+            "n_records": None if private_m else subject.n_records,
+        }
         rows = tuple(
             row.model_copy(
                 update={"published": None, "published_eps_tilde": None, "published_note": ""}
@@ -206,6 +225,8 @@ class Audit(Frozen):
         return self.model_copy(
             update={
                 "visibility": "public",
+                "subject": subject.model_copy(update=known),
+                "settings": self.settings.model_copy(update={"command": "dpkv audit --public"}),
                 "calibration": rows,
                 "data_losses": (),
                 "utility": (),

@@ -13,6 +13,7 @@ from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import Fault, planted
 from dpkv.audits.picked import published_bound_audit
 from dpkv.audits.privacy import Calibrator, Effort, data_loss, sampled_bounds, worst_case_loss
+from dpkv.audits.report.numbers import lower
 from dpkv.audits.results import (
     Audit,
     CalibrationRow,
@@ -31,7 +32,7 @@ from dpkv.calibration import Calibration, calibrate_working
 from dpkv.calibration import Settings as CalibrationSettings
 from dpkv.domain import Domain
 from dpkv.kernels import Floats, Integers
-from dpkv.mechanisms import MECHANISMS, Algorithm0, Mechanism, calibrated
+from dpkv.mechanisms import MECHANISMS, Algorithm0, Mechanism, Neighbours, calibrated
 from dpkv.noise import Entropy, OperatingSystemEntropy
 from dpkv.releases import Plan, ReleaseRecord
 from dpkv.releases.guarantee import guarantee
@@ -70,6 +71,11 @@ class Job:
         if self.quick:
             return Effort(6, 40_000, 2_000, 10, 1e-6, self.seed)
         return Effort(24, 200_000, 10_000, 100, 1e-6, self.seed)
+
+    @property
+    def searched_records(self) -> int:
+        """Records of the tables searched for the worst case; one where m is to stay private."""
+        return 1 if self.plan.neighbours is Neighbours.ADD_REMOVE else len(self.values)
 
     @property
     def eps(self) -> Decimal:
@@ -158,7 +164,9 @@ def _worst_cases(
         job.progress("searching for the worst case", done / len(job.ks))
         mechanism = _mechanism(job, fault, k)
         if isinstance(mechanism, Algorithm0):
-            found = worst_case_loss(mechanism, len(job.values), job.domain, job.eps, job.effort)
+            found = worst_case_loss(
+                mechanism, job.searched_records, job.domain, job.eps, job.effort
+            )
             losses.append(found[0])
             witnesses[found[0].witness_file or ""] = found[1]
     return tuple(losses), witnesses
@@ -225,14 +233,14 @@ def _verdict(
     own = [bound for bound in sampled if bound.mechanism == mechanism.name]
     bounds = [(loss.loss, f"exact, witness {loss.witness_file}") for loss in worst]
     bounds += [(bound.lower_bound, bound.method) for bound in own]
-    lower, method = max(bounds, default=(0.0, "none"))
+    largest, method = max(bounds, default=(0.0, "none"))
     reasons = [
-        f"k = {loss.k}: an output is e^{loss.loss:.4g} times likelier under a neighbour"
+        f"k = {loss.k}: an output is e^{lower(loss.loss)} times likelier under a neighbour"
         for loss in worst
         if loss.violates
     ]
     reasons += [
-        f"k = {bound.k}: runs show eps >= {bound.lower_bound:.4g}"
+        f"k = {bound.k}: runs show eps >= {lower(bound.lower_bound)}"
         for bound in own
         if bound.violates
     ]
@@ -247,7 +255,7 @@ def _verdict(
         if holds
         else f"The claim {claim} is violated",
         reasons=tuple(reasons),
-        lower_bound=lower,
+        lower_bound=largest,
         lower_bound_method=method,
         claimed_eps=float(job.eps),
         utility=_utility_headline(rows),
@@ -328,7 +336,8 @@ def _settings(job: Job) -> Settings:
 
 
 def _subject(job: Job) -> Subject:
-    promise = guarantee(job.plan, _mechanism(job, None, job.ks[0]))
+    mechanism = _mechanism(job, None, job.ks[0])
+    promise = guarantee(job.plan, mechanism)
     return Subject(
         label=job.label,
         release_id=None if job.release is None else job.release.release_id,
@@ -342,6 +351,8 @@ def _subject(job: Job) -> Subject:
         bounds=job.plan.bounds,
         domain=job.domain.to_dict(),
         mechanism=job.plan.mechanism,
+        title=mechanism.title,
+        end_to_end=promise.end_to_end,
         ks=job.ks,
         released_centers=None if job.release is None else job.release.centers,
     )

@@ -105,6 +105,11 @@ def audit(
         memory_limit=memory_limit,
     )
     plan, records, dataset = _read(request, record)
+    if public and not plan.end_to_end:
+        raise UsageError(
+            "--public needs a release that is private end to end: this one's noise or bounds "
+            "depend on the data."
+        )
     with output.new_folder(target) as folder, ProgressBar("auditing") as bar:
         found = run_audit(
             Job(
@@ -192,7 +197,7 @@ def _counts(
     from dpkv.validation import cluster_count
 
     if record is not None:
-        ks = (record.plan.k,)
+        ks = tuple(sorted({record.plan.k, *(ks or ())}))
     wanted = ks or tuple(k for k in _DEFAULT_K if k <= n_records) or (1,)
     return tuple(cluster_count(k, n_records, "k") for k in wanted)
 

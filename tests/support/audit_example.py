@@ -207,6 +207,8 @@ def _subject() -> Subject:
             "source": "given",
         },
         mechanism=KVARIATES,
+        title="k-variates++, certified by Theorem A",
+        end_to_end=True,
         ks=KS,
         released_centers=CENTERS,
     )

@@ -13,7 +13,7 @@ _NONE = (
     "Nothing has been released: there are no centres to draw. The verdict is about what a release "
     "would cost."
 )
-_DRAWN = "Released centres and made-up points around them; no record is drawn."
+_DRAWN = "Released centres and made-up points all over the bounds; no record is drawn."
 _ONLY_CENTERS = "Released centres; no record is drawn."
 _PLANE = 2
 

@@ -97,6 +97,8 @@ def _subtitle(audit: Audit) -> str:
 
 def _size(subject: Subject) -> str:
     columns = "1 column" if subject.n_features == 1 else f"{count(subject.n_features)} columns"
+    if subject.n_records is None:
+        return f"{columns}; the number of records is protected"
     return f"{count(subject.n_records)} records, {columns}"
 
 
@@ -121,7 +123,7 @@ def _verdict(audit: Audit) -> VerdictCard:
         ("Released", _released(subject)),
         ("Guarantee" if verdict.holds else "Claimed guarantee, not upheld", subject.statement),
         ("Neighbours", _relation(subject.neighbours)),
-        ("Mechanism", subject.mechanism),
+        ("Mechanism", subject.title),
         ("Bounds", _BOUNDS[subject.bounds]),
         ("Accuracy", _utility(audit)),
     )
