@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DPKV := $(CURDIR)/$(BIN)/dpkv
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check bench audits clean
 
 help:
 	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
 	@echo "make test   set up $(VENV), lint, type-check and run every test"
 	@echo "make check  ruff and mypy --strict only"
 	@echo "make bench  seeding and calibration speed, side by side with scikit-learn and numpy"
+	@echo "make audits runs the specs of audits/ and renews their reports"
 	@echo "make clean  remove $(VENV) and caches"
 
 setup: $(READY)
@@ -30,7 +31,9 @@ demo: $(READY)
 	cd build/demo && $(DPKV) calibrate clinic_patients.csv --eps 1 --k 2..5 --bounds=-10,10 --plot noise.svg
 	cd build/demo && $(DPKV) release --k 5 --mechanism lloyd
 	cd build/demo && $(DPKV) verify release/release.json
+	cd build/demo && $(DPKV) audit release/release.json --quick
 	cd build/demo && $(DPKV) seed clinic_patients.csv --k 5 --repeat 10 --lloyd --seed 1 --bounds=-10,10
+	@echo "the audit report is build/demo/audit/report.html"
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -43,6 +46,9 @@ test: check
 bench: $(READY)
 	$(BIN)/python audits/seeding_speed.py
 	$(BIN)/python audits/calibration_speed.py
+
+audits: $(READY)
+	$(BIN)/python audits/run_specs.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .dpkv

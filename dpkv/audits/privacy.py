@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
@@ -15,12 +15,12 @@ from dpkv.audits.witness import Witness, witness_of
 from dpkv.audits.worst_case import worst_case
 from dpkv.domain import Domain
 from dpkv.kernels import Float64s, Integers
-from dpkv.mechanisms import Algorithm0, Mechanism, Neighbours
+from dpkv.mechanisms import Algorithm0, Lloyd, Mechanism, Neighbours
 from dpkv.noise import SeededEntropy
 
 SIZES = (50, 2000)
 """Records of the tables that likelihood audits run on: few, and so many that one hardly shows."""
-CLASSIFIER_RECORDS = 8
+LLOYD_RECORDS = 200
 _LOSS_REPLACEMENTS = 32
 
 Calibrator = Callable[[int, int], Mechanism]
@@ -107,12 +107,24 @@ def sampled_bounds(
             for size in SIZES
             if size >= n_clusters
         )
-    size = max(CLASSIFIER_RECORDS, n_clusters)
-    mechanism = calibrated(size, n_clusters)
-    old, new = worst_tables(mechanism, size)
+    # GUPT shows a record most where it is alone; DPLloyd moves a center only for many records.
+    cases = [(1, 1), (n_clusters, n_clusters)]
+    if isinstance(probe, Lloyd):
+        cases = [(LLOYD_RECORDS, 1), (LLOYD_RECORDS, n_clusters)]
+    return tuple(
+        _classified(calibrated(size, k), size, eps, effort) for size, k in dict.fromkeys(cases)
+    )
+
+
+def _classified(
+    mechanism: Mechanism, n_records: int, eps: Decimal, effort: Effort
+) -> SampledBound:
+    """Audit by a classifier: a single record, or one among many, is what shows most."""
+    mechanism = _most_telling(mechanism)
+    old, new = worst_tables(mechanism, n_records)
     bound = sample_classifier(
         mechanism.name,
-        n_clusters,
+        mechanism.n_clusters,
         float(eps),
         mechanism_sampler(mechanism, old, effort.seed),
         mechanism_sampler(mechanism, new, effort.seed + 1),
@@ -120,7 +132,19 @@ def sampled_bounds(
         alpha=effort.alpha,
         seed=effort.seed,
     )
-    return (_with_size(bound, size),)
+    return _with_size(bound, n_records)
+
+
+def _most_telling(mechanism: Mechanism) -> Mechanism:
+    """Return DPLloyd with all its eps in one iteration: only the last one's centers are seen."""
+    if not isinstance(mechanism, Lloyd):
+        return mechanism
+    return replace(
+        mechanism,
+        iterations=1,
+        count_scale=mechanism.count_scale / mechanism.iterations,
+        sum_scale=mechanism.sum_scale / mechanism.iterations,
+    )
 
 
 def _algorithm0(mechanism: Mechanism) -> Algorithm0:
@@ -133,18 +157,20 @@ def _with_size(bound: SampledBound, n_records: int) -> SampledBound:
 
 
 def worst_tables(mechanism: Mechanism, n_records: int) -> tuple[Integers, Integers]:
-    """Return tables with all records at one extreme, but one that is at the other, or is not.
+    """Return tables with all records in the middle but one, which is at opposite extremes.
 
-    Under add/remove that one is added; else it replaces another.
+    There the other records neither drown it nor does clamping hide it. Under add/remove the one
+    record is there or is not.
     """
     corners = domain_corners(mechanism.grid)
     gaps = np.abs(corners[:, None, :] - corners[None, :, :]).sum(axis=2)
     start, end = np.unravel_index(int(gaps.argmax()), gaps.shape)
-    same = np.tile(corners[start], (n_records, 1)).astype(np.int32)
-    far = corners[end].astype(np.int32)[np.newaxis]
+    middle = np.tile(mechanism.grid.middle, (n_records, 1))
     if mechanism.neighbours is Neighbours.ADD_REMOVE:
-        return np.concatenate([far, same]), same
-    return np.concatenate([far, same[1:]]), same
+        return np.concatenate([corners[end : end + 1], middle]).astype(np.int32), middle
+    first, second = middle.copy(), middle.copy()
+    first[0], second[0] = corners[end], corners[start]
+    return first.astype(np.int32), second.astype(np.int32)
 
 
 def mechanism_sampler(mechanism: Mechanism, points: Integers, seed: int) -> Sampler:
