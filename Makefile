@@ -11,7 +11,7 @@ help:
 	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
 	@echo "make test   set up $(VENV), lint, type-check and run every test"
 	@echo "make check  ruff and mypy --strict only"
-	@echo "make bench  seeding and calibration speed, side by side with scikit-learn and numpy"
+	@echo "make bench  seeding, calibration and release speed, beside scikit-learn and numpy"
 	@echo "make audits runs the specs of audits/ and renews their reports"
 	@echo "make clean  remove $(VENV) and caches"
 
@@ -46,6 +46,7 @@ test: check
 bench: $(READY)
 	$(BIN)/python audits/seeding_speed.py
 	$(BIN)/python audits/calibration_speed.py
+	$(BIN)/python audits/release_speed.py
 
 audits: $(READY)
 	$(BIN)/python audits/run_specs.py

@@ -7,8 +7,11 @@ from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pytest
 
+from dpkv.audits.losses import exact_losses, tried_replacements
 from dpkv.calibration.randomized import estimate, random_neighbourhoods
+from dpkv.noise import SeededEntropy
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,3 +30,18 @@ def test_the_numpy_loop_agrees_with_the_random_search() -> None:
     least, fall = script("audits/calibration_speed.py").numpy_estimates(points, draws)
     found = estimate(points, draws)
     np.testing.assert_allclose((found.least_remaining, found.monotonicity), (least, fall))
+
+
+def test_the_numpy_losses_agree_with_the_exact_ones() -> None:
+    module = script("audits/release_speed.py")
+    mechanism, points = module.prepared(300, 2, 3)
+    output = mechanism.grid.clip(mechanism.run(points, SeededEntropy(1)))
+    tried = tried_replacements(mechanism.grid, output, 20)
+    expected = module.numpy_losses(mechanism, points, output, tried)
+    assert exact_losses(mechanism, points, output, tried).largest == pytest.approx(expected)
+
+
+def test_the_numpy_release_draws_as_many_centers() -> None:
+    module = script("audits/release_speed.py")
+    mechanism, points = module.prepared(300, 2, 3)
+    assert module.numpy_release(mechanism, points, SeededEntropy(1)).shape == (3, 2)
