@@ -1,6 +1,6 @@
 """``python -m dpkv`` is the command ``dpkv``."""
 
-from dpkv.cli import main
+from dpkv.start import main
 
 if __name__ == "__main__":
     main()

@@ -116,9 +116,7 @@ def sampled_bounds(
     )
 
 
-def _classified(
-    mechanism: Mechanism, n_records: int, eps: Decimal, effort: Effort
-) -> SampledBound:
+def _classified(mechanism: Mechanism, n_records: int, eps: Decimal, effort: Effort) -> SampledBound:
     """Audit by a classifier: a single record, or one among many, is what shows most."""
     mechanism = _most_telling(mechanism)
     old, new = worst_tables(mechanism, n_records)

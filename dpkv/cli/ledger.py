@@ -66,6 +66,7 @@ def set_budget(
         ),
     ],
     eps: Annotated[str, typer.Option(help="What all releases together may cost (replace-one).")],
+    as_json: options.AsJson = False,
 ) -> None:
     """Set what all releases of a table together may cost; later ones are refused beyond it.
 
@@ -80,13 +81,16 @@ def set_budget(
     ledger.prepare()
     ledger.set_budget(dataset=dataset, label=label, eps=amount)
     account = ledger.account(dataset)
+    if as_json:
+        output.print_json({"schema_version": 1, "kind": "budget", **_account_fields(account)})
+        return
     print(
         f"{label}: budget {account.budget:f}, {account.spent:f} spent, {account.remaining:f} left "
         "(replace-one neighbours)"
     )
 
 
-def verify() -> None:
+def verify(as_json: options.AsJson = False) -> None:
     """Check every entry of the chain; exit code 3 where one was altered or is missing.
 
     Example:  dpkv ledger verify
@@ -98,7 +102,12 @@ def verify() -> None:
         count = ledger.verify()
     except LedgerError as error:
         raise VerificationError(str(error)) from None
-    print(f"pass: {count} entries, chain unbroken")
+    if as_json:
+        output.print_json({"schema_version": 1, "kind": "ledger-check", "passed": True, "n": count})
+    elif count:
+        print(f"pass: {count} entries, chain unbroken")
+    else:
+        print("the ledger is empty: nothing was released from this folder")
 
 
 def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:

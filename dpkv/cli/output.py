@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from dpkv.kernels import Floats
 
+_UNFINISHED = ".dpkv-unfinished-"
+_ABANDONED_AFTER = 3600.0  # seconds
 _PICTURES = (".svg", ".png", ".pdf")
 
 
@@ -116,9 +119,10 @@ class NewFolder:
 @contextlib.contextmanager
 def new_folder(path: Path) -> Iterator[NewFolder]:
     """Make room for a new folder before work begins, and leave nothing behind if it fails."""
-    unfinished = path.parent / f".dpkv-{secrets.token_hex(8)}"
+    unfinished = path.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path.parent)
         unfinished.mkdir(mode=0o700)
     except OSError as error:
         raise _unwritable(path, error) from None
@@ -126,6 +130,14 @@ def new_folder(path: Path) -> Iterator[NewFolder]:
         yield NewFolder(path, unfinished)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the empty folders of runs that were killed long ago."""
+    for folder in parent.glob(f"{_UNFINISHED}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER:
+                folder.rmdir()
 
 
 def _unwritable(path: Path, error: OSError) -> UsageError:

@@ -139,11 +139,11 @@ def release(
     with output.new_folder(target) as folder, _charge_told(ledger, name, repeated):
         done = carry_out(plan, records, charging, key=key)
         files = _write(done.record, folder)
-    if as_json:
-        output.print_text(done.record.to_json())
-    else:
-        _show(done.record, _ledger_line(charging, done.record, repeated), files)
-    _warn(done.record)
+        if as_json:
+            output.print_text(done.record.to_json())
+        else:
+            _show(done.record, _ledger_line(charging, done.record, repeated), files)
+        _warn(done.record)
 
 
 @contextlib.contextmanager

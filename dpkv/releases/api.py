@@ -96,6 +96,8 @@ def release(
     )
     name = checked_release_id(release_id)
     if workspace is None:
+        if release_id is not None or dataset is not None:
+            raise ParameterError("workspace", "given with release_id or dataset", None)
         return carry_out(plan, records, None)
     ledger = Ledger(Path(workspace))
     ledger.prepare()

@@ -10,7 +10,6 @@ from fractions import Fraction
 from itertools import accumulate
 
 import numpy as np
-import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from support.branching import Watched
