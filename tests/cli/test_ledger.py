@@ -6,19 +6,14 @@ import json
 import sqlite3
 import stat
 import subprocess
-import sys
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.run import dpkv, refusal
-
-from dpkv import cli
+from support.run import Run, dpkv, in_process, refusal
 
 SECRET = "0.31337"  # stands in every table; nothing printed may show it
 RELEASE = ("release", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps")
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -31,23 +26,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path) -> Run:
-    """Run the command line as ``dpkv()`` does, without the second that a process costs."""
-    monkeypatch.chdir(home)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["dpkv", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        printed = capsys.readouterr()
-        assert "31337" not in printed.err + printed.out
-        return subprocess.CompletedProcess(
-            arguments, int(leaving.value.code or 0), printed.out, printed.err
-        )
-
-    return command
+    return in_process(monkeypatch, capsys, home, secret="31337")
 
 
 def printed(result: subprocess.CompletedProcess[str]) -> str:

@@ -10,17 +10,14 @@ import shlex
 import shutil
 import stat
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
-from support.run import dpkv, refusal
+from support.run import Run, dpkv, in_process, refusal
 
-from dpkv import cli
 from dpkv.ledger import Ledger
 from dpkv.releases import verify
 from dpkv.releases.stored import parse_record
@@ -30,29 +27,12 @@ MECHANISMS = ("kvariates", "laplace", "forgy", "gupt", "lloyd")
 SECRET = "0.31337"  # stands in every table; nothing printed may show it
 QUICK = ("--method", "randomized", "--n-est", "100")
 BOUNDS = "--bounds=-1,1"
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def run_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> Run:
-    """Return the command line as ``dpkv()`` runs it, without the second that a process costs."""
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["dpkv", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        printed = capsys.readouterr()
-        assert "31337" not in printed.err + printed.out
-        return subprocess.CompletedProcess(
-            arguments, int(leaving.value.code or 0), printed.out, printed.err
-        )
-
-    return run
+    return in_process(monkeypatch, capsys, folder, secret="31337")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,15 +15,13 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
-from support.run import dpkv, refusal
+from support.run import Run, dpkv, in_process, refusal
 
 import dpkv as package
-from dpkv import cli
 from dpkv.releases.files import release_files
 from dpkv.releases.signing import SigningKey
 
 X = np.random.default_rng(0).uniform(-0.9, 0.9, (60, 2))
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
@@ -55,22 +52,7 @@ def home(made: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path) -> Run:
-    """Run the command line as ``dpkv()`` does, without the second that a process costs."""
-    monkeypatch.chdir(home)
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["dpkv", "verify", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        printed = capsys.readouterr()
-        return subprocess.CompletedProcess(
-            arguments, int(leaving.value.code or 0), printed.out, printed.err
-        )
-
-    return command
+    return in_process(monkeypatch, capsys, home, "verify")
 
 
 RECORD = Path("release") / "release.json"

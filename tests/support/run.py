@@ -6,7 +6,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 _PROGRESS = re.compile(r".*: \d+%")  # a slow machine reports progress before it refuses
 
@@ -31,3 +34,36 @@ def refusal(result: subprocess.CompletedProcess[str], exit_code: int = 2) -> str
     lines = [line for line in result.stderr.strip().splitlines() if not _PROGRESS.fullmatch(line)]
     assert len(lines) == 1 and lines[0].startswith("dpkv: error: "), result.stderr
     return lines[0].removeprefix("dpkv: error: ")
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def in_process(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    folder: Path,
+    *command: str,
+    secret: str | None = None,
+) -> Run:
+    """Return the command line as ``dpkv()`` runs it, without the second that a process costs.
+
+    ``command`` comes before the arguments of every run; ``secret`` may never be printed.
+    """
+    from dpkv import cli
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["dpkv", *command, *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        printed = capsys.readouterr()
+        assert secret is None or secret not in printed.err + printed.out
+        code = int(leaving.value.code or 0)
+        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
+
+    return run
