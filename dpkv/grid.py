@@ -17,7 +17,7 @@ from dpkv.errors import DomainError
 from dpkv.kernels import Float64s, Floats
 
 GRID_BITS = 16
-_FEWEST_BITS, _MOST_BITS = 2, 30
+FEWEST_BITS, MOST_BITS = 2, 30
 _SAME = 1e-6  # of a step
 _FARTHEST = 2.0**900  # steps, few enough to add up
 
@@ -240,8 +240,8 @@ def l1_ball_grid(center: tuple[float, ...], radius: float, *, bits: int) -> L1Ba
 
 
 def _checked(bits: int) -> int:
-    if not _FEWEST_BITS <= bits <= _MOST_BITS:
+    if not FEWEST_BITS <= bits <= MOST_BITS:
         raise DomainError(
-            f"grid bits must be between {_FEWEST_BITS} and {_MOST_BITS}. Got {bits} instead."
+            f"grid bits must be between {FEWEST_BITS} and {MOST_BITS}. Got {bits} instead."
         )
     return bits

@@ -65,7 +65,7 @@ class Powers:
         context = Context(prec=_DIGITS)
         self.exponent = 1 / Fraction(scale)
         steps = Decimal(self.exponent.numerator), Decimal(self.exponent.denominator)
-        value = context.exp(-context.divide(*steps))
+        value = context.exp(context.minus(context.divide(*steps)))
         margin = context.multiply(value, _SLACK)
         low, high = context.subtract(value, margin), context.add(value, margin)
         scaled = Context(prec=_DIGITS + 80)
@@ -149,12 +149,13 @@ def _round_bounds(
 
     Distances are measured from the least of them, so that far outputs do not underflow.
     """
+    masses = [weight * count for weight, count in zip(weights, counts, strict=True)]
     distances = [sum(abs(x - a) for x, a in zip(drawn, point, strict=True)) for point in points]
-    offset = min(distances)
-    mass, total = ZERO, 0
-    for distance, weight, count in zip(distances, weights, counts, strict=True):
-        mass += powers.power(distance - offset).times(weight * count)
-        total += weight * count
+    offset = min(distance for distance, w in zip(distances, masses, strict=True) if w)
+    mass, total = ZERO, sum(masses)
+    for distance, w in zip(distances, masses, strict=True):
+        if w:
+            mass += powers.power(distance - offset).times(w)
     low, high = mass.over(total).log_bounds()
     shift = -offset * powers.exponent
     return _quotient(shift, ROUND_FLOOR, low), _quotient(shift, ROUND_CEILING, high)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import kernels
-from dpkv.grid import Grid
+from dpkv.grid import Grid, L1BallGrid
 from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0
 
@@ -55,28 +55,45 @@ def _round_factors(  # type: ignore[no-untyped-def]
 
 
 @kernels.compiled
+def _without(value, i, t, kind, tops, sums, rest):  # type: ignore[no-untyped-def]
+    """Set rest[kind, t] to the sum without record i: never the difference of two near equals.
+
+    The largest term is kept apart from the sum of the others, so what is left of a sum is not lost
+    where one record makes up nearly all of it.
+    """
+    if i == int(tops[kind, 0, t]):
+        rest[kind, t] = sums[kind, t]
+    else:
+        rest[kind, t] = max(0.0, sums[kind, t] - value) + tops[kind, 1, t]
+
+
+@kernels.compiled
 def _extreme_losses(  # type: ignore[no-untyped-def]
-    weights, likelihoods, new_weights, new_likelihoods, sums, best, first, last
+    weights, likelihoods, new_weights, new_likelihoods, tops, sums, densities, best, first, last
 ):
     """For each record find the replacements of largest and of smallest loss.
 
-    ``sums`` are, a round, those of the weights, of weight times likelihood, and of the likelihoods.
+    ``tops`` and ``sums`` are described at ``_sums``; ``densities`` are the rounds' own.
     """
     n_records, n_rounds = weights.shape
+    rest = np.empty((3, n_rounds))
     for block in range(first, last):
         for i in range(block * kernels.BLOCK, min(n_records, (block + 1) * kernels.BLOCK)):
+            for t in range(n_rounds):
+                _without(weights[i, t], i, t, 0, tops, sums, rest)
+                _without(weights[i, t] * likelihoods[i, t], i, t, 1, tops, sums, rest)
+                _without(likelihoods[i, t], i, t, 2, tops, sums, rest)
             highest, lowest = 0.0, np.inf
             to_highest, to_lowest = 0, 0
             for r in range(len(new_weights)):
                 ratio = 1.0  # P(x | A) / P(x | A')
                 for t in range(n_rounds):
-                    old, new = weights[i, t], new_weights[r, t]
-                    total = sums[0, t] - old + new
-                    mass = sums[1, t] - old * likelihoods[i, t] + new * new_likelihoods[r, t]
+                    total = rest[0, t] + new_weights[r, t]
+                    mass = rest[1, t] + new_weights[r, t] * new_likelihoods[r, t]
                     if total <= 0.0:  # every distance is zero: a uniform pick
                         total = float(n_records)
-                        mass = sums[2, t] - likelihoods[i, t] + new_likelihoods[r, t]
-                    ratio *= (total / mass) * (sums[3, t] / n_records)
+                        mass = rest[2, t] + new_likelihoods[r, t]
+                    ratio *= (total / mass) * (densities[t])
                 if ratio > highest:
                     highest, to_highest = ratio, r
                 if ratio < lowest:
@@ -113,7 +130,7 @@ def exact_losses(
         likelihoods,
         new_weights,
         new_likelihoods,
-        _sums(weights, likelihoods),
+        *_sums(weights, likelihoods),
         best,
     )
     with np.errstate(divide="ignore"):
@@ -125,15 +142,25 @@ def exact_losses(
     return Losses(float(by_record[record]), record, np.asarray(chosen), by_record)
 
 
-def _sums(weights: Float64s, likelihoods: Float64s) -> Float64s:
-    """Return, a round, the sums of W, of W p and of p, and m times the mixture's density."""
-    total, mass, plain = (
-        weights.sum(axis=0),
-        (weights * likelihoods).sum(axis=0),
-        likelihoods.sum(0),
+def _sums(weights: Float64s, likelihoods: Float64s) -> tuple[Float64s, Float64s, Float64s]:
+    """Return what the kernel needs of W, of W p and of p, a round.
+
+    The place and the value of the largest term of each, the sum of all others, and the rounds'
+    densities sum W p / sum W (the mean of p where no record has weight).
+    """
+    kinds = (weights, weights * likelihoods, likelihoods)
+    places = [kind.argmax(axis=0) for kind in kinds]
+    tops = np.stack(
+        [np.stack([place, kind.max(axis=0)]) for place, kind in zip(places, kinds, strict=True)]
     )
-    density = np.divide(mass, total, out=plain / len(weights), where=total > 0)
-    return np.stack([total, mass, plain, density * len(weights)])
+    sums = np.empty((3, weights.shape[1]))
+    for row, (place, kind) in enumerate(zip(places, kinds, strict=True)):
+        others = kind.copy()
+        others[place, np.arange(kind.shape[1])] = 0.0
+        sums[row] = others.sum(axis=0)
+    total, mass, plain = sums + tops[:, 1]
+    densities = np.divide(mass, total, out=plain / len(weights), where=total > 0)
+    return tops.astype(np.float64), sums, densities
 
 
 def round_factors(
@@ -181,11 +208,23 @@ def tried_replacements(grid: Grid, output: Integers, n_points: int = 256) -> Int
 def domain_corners(grid: Grid) -> Integers:
     """Return extreme points of the domain; all of them for few columns, else some."""
     d = grid.n_features
+    if isinstance(grid, L1BallGrid):
+        axes = np.eye(d, dtype=np.int64) * grid.reach
+        return np.concatenate([axes, -axes])
     if d <= _MOST_CORNERS:
         cube = np.asarray(list(product((0.0, 1.0), repeat=d)))
     else:
         cube = np.concatenate([np.zeros((1, d)), np.ones((1, d)), np.eye(d), 1.0 - np.eye(d)])
     return grid.spread(cube)
+
+
+def farthest_pair(grid: Grid) -> tuple[Integers, Integers]:
+    """Return two extreme points that are as far apart as the domain allows, in L1 and then L2."""
+    corners = domain_corners(grid)
+    gaps = (corners[:, None, :] - corners[None, :, :]).astype(np.float64)
+    lengths = np.abs(gaps).sum(axis=2), np.sqrt((gaps * gaps).sum(axis=2))
+    start, end = np.unravel_index(int((lengths[0] + 1e-6 * lengths[1]).argmax()), lengths[0].shape)
+    return corners[start], corners[end]
 
 
 def log_ratio_of_tables(

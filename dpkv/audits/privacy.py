@@ -8,12 +8,13 @@ from decimal import Decimal
 
 import numpy as np
 
-from dpkv.audits.losses import domain_corners, exact_losses, tried_replacements
+from dpkv.audits.losses import exact_losses, farthest_pair, tried_replacements
 from dpkv.audits.results import DataLoss, SampledBound, WorstCaseLoss
 from dpkv.audits.sampled import Sampler, features, sample_classifier, sample_likelihood
-from dpkv.audits.witness import Witness, witness_of
+from dpkv.audits.witness import Witness, loss_bounds, witness_of
 from dpkv.audits.worst_case import worst_case
 from dpkv.domain import Domain
+from dpkv.grid import BoxGrid
 from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0, Lloyd, Mechanism, Neighbours
 from dpkv.noise import SeededEntropy
@@ -40,11 +41,17 @@ class Effort:
 
 
 def worst_case_loss(
-    mechanism: Algorithm0, n_records: int, domain: Domain, eps: Decimal, effort: Effort
+    mechanism: Algorithm0,
+    n_records: int,
+    domain: Domain,
+    eps: Decimal,
+    effort: Effort,
+    *,
+    public: bool = True,
 ) -> tuple[WorstCaseLoss, Witness]:
     """Search for the largest loss at these public facts, and write its witness down."""
     found = worst_case(mechanism, n_records, restarts=effort.restarts, seed=effort.seed)
-    witness = witness_of(found, mechanism, domain, f"{eps:f}")
+    witness = witness_of(found, mechanism, domain, f"{eps:f}", public=public)
     name = f"witness-{mechanism.name}-k{mechanism.n_clusters}.json"
     loss = WorstCaseLoss(
         mechanism=mechanism.name,
@@ -52,7 +59,7 @@ def worst_case_loss(
         claimed_eps=float(eps),
         loss=max(0.0, witness.loss),
         witness_file=name,
-        violates=Decimal(witness.loss) > eps,
+        violates=loss_bounds(witness)[0] > eps,
     )
     return loss, witness
 
@@ -67,7 +74,8 @@ def data_loss(
 ) -> DataLoss:
     """Return the exact losses of the release, and of simulated ones, on the curator's records."""
     of_release = None
-    if released is not None:
+    # Moving draws onto a ball merges draws that no formula covers; a box merges only tails.
+    if released is not None and isinstance(mechanism.grid, BoxGrid):
         tried = tried_replacements(mechanism.grid, released)
         of_release = exact_losses(mechanism, points, released, tried).largest
     losses = []
@@ -160,14 +168,12 @@ def worst_tables(mechanism: Mechanism, n_records: int) -> tuple[Integers, Intege
     There the other records neither drown it nor does clamping hide it. Under add/remove the one
     record is there or is not.
     """
-    corners = domain_corners(mechanism.grid)
-    gaps = np.abs(corners[:, None, :] - corners[None, :, :]).sum(axis=2)
-    start, end = np.unravel_index(int(gaps.argmax()), gaps.shape)
+    start, end = farthest_pair(mechanism.grid)
     middle = np.tile(mechanism.grid.middle, (n_records, 1))
     if mechanism.neighbours is Neighbours.ADD_REMOVE:
-        return np.concatenate([corners[end : end + 1], middle]).astype(np.int32), middle
+        return np.concatenate([end[np.newaxis], middle]).astype(np.int32), middle
     first, second = middle.copy(), middle.copy()
-    first[0], second[0] = corners[end], corners[start]
+    first[0], second[0] = end, start
     return first.astype(np.int32), second.astype(np.int32)
 
 

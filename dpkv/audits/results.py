@@ -227,7 +227,7 @@ class Audit(Frozen):
                 "visibility": "public",
                 "subject": subject.model_copy(update=known),
                 "settings": self.settings.model_copy(update={"command": "dpkv audit --public"}),
-                "calibration": rows,
+                "calibration": () if private_m else rows,
                 "data_losses": (),
                 "utility": (),
                 "verdict": self.verdict.model_copy(update={"utility": None}),

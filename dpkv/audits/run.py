@@ -30,9 +30,17 @@ from dpkv.audits.utility import compare, rivals
 from dpkv.audits.witness import Witness
 from dpkv.calibration import Calibration, calibrate_working
 from dpkv.calibration import Settings as CalibrationSettings
+from dpkv.calibration.amplified import float_above
 from dpkv.domain import Domain
 from dpkv.kernels import Floats, Integers
-from dpkv.mechanisms import MECHANISMS, Algorithm0, Mechanism, Neighbours, calibrated
+from dpkv.mechanisms import (
+    MECHANISMS,
+    Algorithm0,
+    Mechanism,
+    Neighbours,
+    calibrated,
+    from_description,
+)
 from dpkv.noise import Entropy, OperatingSystemEntropy
 from dpkv.releases import Plan, ReleaseRecord
 from dpkv.releases.guarantee import guarantee
@@ -96,6 +104,8 @@ def run_audit(job: Job) -> Audited:
     fault = _fault(job)
     calibration = _calibration(job)
     worst, witnesses = _worst_cases(job, fault)
+    losses = _data_losses(job, fault)
+    judged = _mechanism(job, fault, _judged(job)[0])
     sampled = _sampled(job, fault)
     job.progress("conformance", 0.0)
     entropy: Callable[[], Entropy] = OperatingSystemEntropy
@@ -106,10 +116,10 @@ def run_audit(job: Job) -> Audited:
     found = Audit(
         subject=_subject(job),
         settings=_settings(job),
-        verdict=_verdict(job, worst, sampled, conforming, _mechanism(job, fault, job.ks[0]), rows),
+        verdict=_verdict(job, worst, losses, sampled, conforming, judged, rows),
         calibration=_calibration_rows(calibration),
         worst_cases=worst,
-        data_losses=_data_losses(job, fault),
+        data_losses=losses,
         sampled=sampled,
         conformance=conforming,
         published_bound=published_bound_audit(200 if job.quick else 2000, job.seed),
@@ -149,6 +159,10 @@ def _mechanism(job: Job, fault: Planter | None, k: int, n_records: int | None = 
     m = len(job.values) if n_records is None else n_records
     if fault is not None:
         return fault(m, k).mechanism
+    own = job.release is not None and n_records is None and k == job.plan.k
+    if own and job.release is not None:  # what the record describes is what was released
+        grid = job.domain.grid(job.plan.grid_bits)
+        return from_description(job.release.mechanism, grid)
     plan = job.plan.model_copy(update={"k": k})
     return mechanism_of(plan, job.domain.grid(plan.grid_bits), m)
 
@@ -160,23 +174,30 @@ def _worst_cases(
     job: Job, fault: Planter | None
 ) -> tuple[tuple[WorstCaseLoss, ...], dict[str, Witness]]:
     losses, witnesses = [], {}
-    for done, k in enumerate(job.ks):
+    public = job.plan.end_to_end and fault is None
+    for done, k in enumerate(_judged(job)):
         job.progress("searching for the worst case", done / len(job.ks))
         mechanism = _mechanism(job, fault, k)
         if isinstance(mechanism, Algorithm0):
             found = worst_case_loss(
-                mechanism, job.searched_records, job.domain, job.eps, job.effort
+                mechanism, job.searched_records, job.domain, job.eps, job.effort, public=public
             )
             losses.append(found[0])
             witnesses[found[0].witness_file or ""] = found[1]
     return tuple(losses), witnesses
 
 
+def _judged(job: Job) -> tuple[int, ...]:
+    """Return the k whose mechanism is known: published noise is that of the plan's k alone."""
+    return (job.plan.k,) if job.plan.calibration == "published" else job.ks
+
+
 def _data_losses(job: Job, fault: Planter | None) -> tuple[DataLoss, ...]:
     """Return losses on the curator's records: of the release, or of the first and last k."""
     found = []
-    ks = (job.plan.k,) if job.release is not None else tuple(dict.fromkeys((job.ks[0], job.ks[-1])))
-    for k in ks:
+    judged = _judged(job)
+    ks = (job.plan.k,) if job.release is not None else (judged[0], judged[-1])
+    for k in dict.fromkeys(ks):
         mechanism = _mechanism(job, fault, k)
         if isinstance(mechanism, Algorithm0):
             points = mechanism.grid.quantise(job.values).astype(np.int32)
@@ -200,7 +221,7 @@ def _released_points(release: ReleaseRecord | None) -> Integers | None:
 def _sampled(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
     """Return sampled bounds of the audited mechanism and, unless quick, of all the others."""
     job.progress("sampled bounds", 0.0)
-    k = min(job.ks)
+    k = min(_judged(job))
 
     def audited(n_records: int, n_clusters: int) -> Mechanism:
         return _mechanism(job, fault, n_clusters, n_records)
@@ -224,6 +245,7 @@ def _calibrator(job: Job, name: str) -> Calibrator:
 def _verdict(
     job: Job,
     worst: tuple[WorstCaseLoss, ...],
+    losses: tuple[DataLoss, ...],
     sampled: tuple[SampledBound, ...],
     conforming: tuple[Conformance, ...],
     mechanism: Mechanism,
@@ -244,9 +266,14 @@ def _verdict(
         for bound in own
         if bound.violates
     ]
+    reasons += [
+        f"k = {loss.k}: on these records a release loses {lower(largest_of(loss))}"
+        for loss in losses
+        if largest_of(loss) > float_above(job.eps)
+    ]
     reasons += [f"{test.name}: {test.detail}" for test in conforming if not test.passed]
     if mechanism.proof != "published" and mechanism.cost() > job.eps:
-        reasons.append(f"its steps cost {mechanism.cost():.4g}, more than claimed")
+        reasons.append(f"its steps cost {float(mechanism.cost()):.4g}, more than claimed")
     holds = not reasons
     claim = f"eps = {job.plan.eps} ({job.plan.neighbours.value})"
     return Verdict(
@@ -260,6 +287,11 @@ def _verdict(
         claimed_eps=float(job.eps),
         utility=_utility_headline(rows),
     )
+
+
+def largest_of(loss: DataLoss) -> float:
+    """Return the largest loss that was found on the records."""
+    return max((loss.release_loss or 0.0, *loss.simulated_losses), default=0.0)
 
 
 # -- how good --------------------------------------------------------------------------------------
@@ -336,7 +368,7 @@ def _settings(job: Job) -> Settings:
 
 
 def _subject(job: Job) -> Subject:
-    mechanism = _mechanism(job, None, job.ks[0])
+    mechanism = _mechanism(job, None, _judged(job)[0])
     promise = guarantee(job.plan, mechanism)
     return Subject(
         label=job.label,

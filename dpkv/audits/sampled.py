@@ -72,17 +72,16 @@ def log_ratio_bound(hits: tuple[int, int], runs: tuple[int, int], alpha: float) 
 def _best_threshold(first: Float64s, second: Float64s, alpha: float) -> float:
     """Return the threshold whose event would certify most, if these runs were the others."""
     ordered = np.sort(first)
-    tails = np.unique(np.geomspace(_FEWEST_HITS, max(_FEWEST_HITS, len(first) // 2), _THRESHOLDS))
+    tails = np.geomspace(_FEWEST_HITS, max(_FEWEST_HITS, len(first)), _THRESHOLDS)
     places = np.clip(len(ordered) - tails.astype(np.int64), 0, len(ordered) - 1)
-    candidates = np.unique(ordered[places])
-    bounds = [
-        log_ratio_bound(
-            (int((first > value).sum()), int((second > value).sum())),
-            (len(first), len(second)),
-            alpha,
-        )
-        for value in candidates
-    ]
+    # just below a score, so that all runs of that score are hits, however many they are
+    candidates = np.unique(np.nextafter(ordered[places], -np.inf))
+    bounds = []
+    for value in candidates:
+        hits = int((first > value).sum()), int((second > value).sum())
+        everything = hits == (len(first), len(second))  # tells nothing
+        runs = len(first), len(second)
+        bounds.append(-math.inf if everything else log_ratio_bound(hits, runs, alpha))
     return float(candidates[int(np.argmax(bounds))])
 
 

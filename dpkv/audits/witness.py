@@ -7,23 +7,27 @@ probabilities in interval arithmetic from the description alone.
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import FiniteFloat, ValidationError, model_validator
 
 from dpkv.audits.intervals import log_probability_bounds
 from dpkv.audits.worst_case import WorstCase
 from dpkv.calibration.amplified import float_above
 from dpkv.domain import Domain
 from dpkv.errors import UsageError
-from dpkv.grid import GRID_BITS
+from dpkv.grid import FEWEST_BITS, GRID_BITS, MOST_BITS, Grid
 from dpkv.mechanisms import Algorithm0, Mechanism, describe, from_description
 from dpkv.releases.plan import Frozen
 from dpkv.releases.verify import Check
 from dpkv.validation import float_below
 
+_DOWN, _UP = (Context(prec=60, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
+_NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{1,80})?", re.ASCII)
+_FARTHEST = 2**62
 _AGREE = 1e-9  # how far a stated logarithm may be from the bounds; floats print 16 digits
 
 
@@ -44,9 +48,23 @@ class Witness(Frozen):
     old: tuple[int, ...]
     new: tuple[int, ...]
     output: tuple[tuple[int, ...], ...]
-    log_probability_old: float
-    log_probability_new: float
+    log_probability_old: FiniteFloat
+    log_probability_new: FiniteFloat
     """Natural logarithms, up to a constant that both share: the noise's normaliser."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        claimed = Decimal(self.claimed_eps) if _NUMBER.fullmatch(self.claimed_eps) else None
+        if claimed is None:
+            raise ValueError("claimed_eps must be a decimal number")
+        if len(self.common) != len(self.counts) or min(self.counts, default=0) < 0:
+            raise ValueError("every common point needs a count of at least 0")
+        points = (*self.common, self.old, self.new, *self.output)
+        if {len(point) for point in points} != {len(self.old)} or not self.output:
+            raise ValueError("all points must have as many coordinates")
+        if max(abs(x) for point in points for x in point) > _FARTHEST:
+            raise ValueError("a coordinate is beyond every grid")
+        return self
 
     def to_json(self) -> str:
         """Return the witness as JSON text."""
@@ -54,16 +72,26 @@ class Witness(Frozen):
 
     @property
     def loss(self) -> float:
-        """The stated loss."""
-        return self.log_probability_old - self.log_probability_new
+        """The stated loss, rounded down."""
+        exact = Decimal(self.log_probability_old), Decimal(self.log_probability_new)
+        return float_below_signed(_DOWN.subtract(*exact))
 
 
 def witness_of(
-    found: WorstCase, mechanism: Algorithm0, domain: Domain, claimed_eps: str
+    found: WorstCase,
+    mechanism: Algorithm0,
+    domain: Domain,
+    claimed_eps: str,
+    *,
+    public: bool = True,
 ) -> Witness:
-    """Write a worst case down, with its probabilities in interval arithmetic."""
+    """Write a worst case down, with its probabilities in interval arithmetic.
+
+    It is public where neither the noise nor the bounds are the data's.
+    """
     stated = Witness(
-        visibility="public",
+        visibility="public" if public else "curator-only",
+        grid_bits=_bits_of(mechanism.grid, domain),
         claimed_eps=claimed_eps,
         mechanism=describe(mechanism),
         domain=domain.to_dict(),
@@ -84,9 +112,15 @@ def witness_of(
     )
 
 
+def _bits_of(grid: Grid, domain: Domain) -> int:
+    """Return how fine the grid over the domain is; the usual where it is no grid of it."""
+    fine = [GRID_BITS, *range(FEWEST_BITS, MOST_BITS + 1)]
+    return next((bits for bits in fine if domain.grid(bits) == grid), GRID_BITS)
+
+
 def float_below_signed(value: Decimal) -> float:
     """Return the largest float that is not above ``value``, of any sign."""
-    return -float_above(-value) if value < 0 else float_below(value)
+    return -float_above(value.copy_negate()) if value < 0 else float_below(value)
 
 
 def parse_witness(text: str, path: object) -> Witness:
@@ -113,8 +147,7 @@ def loss_bounds(witness: Witness) -> tuple[Decimal, Decimal]:
     if not isinstance(mechanism, Algorithm0):
         raise UsageError("a witness is about a release of Algorithm 0.")
     old, new = (_bounds(witness, mechanism, record) for record in (witness.old, witness.new))
-    down, up = (Context(prec=60, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
-    return down.subtract(old[0], new[1]), up.subtract(old[1], new[0])
+    return _DOWN.subtract(old[0], new[1]), _UP.subtract(old[1], new[0])
 
 
 def _bounds(
@@ -135,12 +168,14 @@ def check_witness(witness: Witness) -> tuple[Check, ...]:
     """Return every check of a witness: its tables, its logarithms, and what it says of eps."""
     mechanism = rebuilt(witness)
     points = np.asarray([*witness.common, witness.old, witness.new], dtype=np.int64)
+    if points.shape[1] != mechanism.grid.n_features:
+        raise UsageError("the witness's points and its bounds differ in columns.")
     inside = bool((mechanism.grid.clip(points) == points).all())
-    needed = mechanism.n_records_needed
     total = sum(witness.counts) + 1
-    counted = min(witness.counts, default=0) >= 0 and needed in (None, total)
+    counted = mechanism.n_records_needed in (None, total)
+    counted &= len(witness.output) == mechanism.n_clusters
     low, high = loss_bounds(witness)
-    stated = Decimal(witness.loss)
+    stated = Decimal(witness.loss)  # a float, exactly
     margin = Decimal(_AGREE)
     holds = low <= Decimal(witness.claimed_eps)
     return (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpkv.audits.losses import domain_corners, log_ratio_of_tables
+from dpkv.audits.losses import farthest_pair, log_ratio_of_tables
 from dpkv.grid import Grid
 from dpkv.kernels import Integers
 from dpkv.mechanisms import Algorithm0
@@ -64,11 +64,9 @@ def _opening(attempt: int, k: int, rng: np.random.Generator) -> list[int]:
 
 def _diagonal(grid: Grid) -> Integers:
     """Return points from one extreme of the domain to the one farthest from it."""
-    corners = domain_corners(grid)
-    gaps = np.abs(corners[:, None, :] - corners[None, :, :]).sum(axis=2)
-    start, end = np.unravel_index(int(gaps.argmax()), gaps.shape)
+    start, end = farthest_pair(grid)
     share = np.linspace(0.0, 1.0, _LINE)[:, np.newaxis]
-    between = corners[start] + share * (corners[end] - corners[start])
+    between = start + share * (end - start)
     return grid.clip(np.rint(between).astype(np.int64))
 
 

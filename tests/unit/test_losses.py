@@ -333,22 +333,18 @@ def clamped_point(u: int, v: int) -> Point:
     return tuple(BALL.clip(np.array([[u, v]]))[0].tolist())
 
 
-def test_the_release_of_a_ball_has_the_loss_of_what_is_released():
+def test_the_release_of_a_ball_states_no_loss():
     """Draws outside are moved onto the ball, from other sides for every record: the loss of a
     clamped center is that of all draws that lead to it, and not that of the center as a draw."""
     scale, center, table = 1.0, (2, 1), [(3, 0), (0, 0)]
-    chance = {a: clamped_in_ball(a, center, scale) for a in points_of(BALL)}
-    here = sum(chance[a] for a in table)
-    expected = max(
-        abs(math.log(here / (here - chance[old] + chance[new])))
-        for old in table
-        for new in points_of(BALL)
-    )
-    mechanism = Laplace(1, BALL, REPLACE, scale)
+    clamped = [math.log(clamped_in_ball(a, center, scale)) for a in table]
+    plain = [-sum(abs(x - y) for x, y in zip(a, center, strict=True)) / scale for a in table]
+    assert abs((clamped[0] - clamped[1]) - (plain[0] - plain[1])) > 0.01, "they do differ"
     effort = Effort(1, 2, 2, 0, 1e-6, 0)
     points, released = np.array(table, np.int32), np.array([center])
+    mechanism = Laplace(1, BALL, REPLACE, scale)
     found = data_loss(mechanism, points, Decimal(6), effort, released, lambda _: None)
-    assert found.release_loss == pytest.approx(expected, rel=1e-6)
+    assert found.release_loss is None
 
 
 # -- edges -----------------------------------------------------------------------------------------
@@ -425,7 +421,7 @@ def test_an_outlier_that_carries_nearly_all_the_weight(eps_tilde):
         assert found.by_record[50] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("eps", ["30", "60", "2000"])
+@pytest.mark.parametrize("eps", ["30", "60", "600"])
 def test_losses_where_the_other_records_hardly_count(eps):
     """All but one record are e^eps times less likely to give the output."""
     mechanism = mechanism_of("laplace", LINE, 3, k=1, eps=eps)

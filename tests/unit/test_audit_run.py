@@ -1,0 +1,387 @@
+"""An audit from beginning to end: sound mechanisms hold, planted faults are named, nothing leaks.
+
+Tables are small and searches short; what a report says is the same at any size.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from dpkv.audits import run
+from dpkv.audits.faults import FAULTS
+from dpkv.audits.losses import exact_losses, tried_replacements
+from dpkv.audits.picked import published_bound_audit
+from dpkv.audits.privacy import Effort
+from dpkv.audits.results import Audit, DataLoss, PublishedBound
+from dpkv.audits.run import Audited, Job, run_audit
+from dpkv.audits.witness import check_witness
+from dpkv.domain import Box, Domain, L1Ball
+from dpkv.errors import ParameterError, UsageError
+from dpkv.mechanisms import MECHANISMS, Published
+from dpkv.releases import Plan, Records
+from dpkv.releases.produce import carry_out
+
+M = 120
+SQUARE = Box((-10.0, -10.0), (10.0, 10.0))
+COLUMNS = ("x", "y")
+
+
+class SmallJob(Job):
+    """A quick audit with shorter searches and fewer runs."""
+
+    @property
+    def effort(self) -> Effort:
+        in_ball = isinstance(self.domain, L1Ball)  # where moving centers inside takes long
+        return Effort(3, 2_000 if in_ball else 40_000, 240, 3, 1e-6, self.seed)
+
+
+@pytest.fixture(autouse=True)
+def _without_what_is_tested_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The published bound follows from the seed alone; a classifier's threads only wait here."""
+    monkeypatch.setattr(run, "published_bound_audit", published_bound)
+    with threadpool_limits(1):
+        yield
+
+
+@functools.cache
+def published_bound(_instances: int, seed: int) -> PublishedBound:
+    return published_bound_audit(20, seed)
+
+
+def table(m: int = M, seed: int = 0, d: int = 2) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.clip(rng.normal(0, 2, (m, d)) + 4 * rng.integers(-1, 2, (m, 1)), -9.9, 9.9)
+
+
+def plan_for(domain: Domain | None = SQUARE, **changes: Any) -> Plan:
+    fields: dict[str, Any] = {
+        "k": 2,
+        "eps": "1",
+        "bounds": "given" if domain is not None else "data",
+        "columns": COLUMNS,
+        "domain": domain,
+    }
+    return Plan.of(**{**fields, **changes})
+
+
+def audited(
+    values: np.ndarray | None = None,
+    plan: Plan | None = None,
+    domain: Domain = SQUARE,
+    **changes: Any,
+) -> Audited:
+    fields: dict[str, Any] = {
+        "values": table() if values is None else values,
+        "columns": COLUMNS,
+        "label": "records.csv",
+        "domain": domain,
+        "plan": plan_for(domain) if plan is None else plan,
+        "ks": (2,),
+        "quick": True,
+        "runs": 2,
+        "utility": False,
+    }
+    return run_audit(SmallJob(**{**fields, **changes}))
+
+
+def repeatable(audit: Audit) -> dict[str, Any]:
+    """Return an audit without the time, and without what the operating system's draws decide."""
+    fields = json.loads(audit.to_json())
+    del fields["created"]
+    for test in fields["conformance"]:
+        del test["statistic"], test["p_value"]
+    return fields
+
+
+# -- both directions -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_sound_mechanisms_hold(name):
+    found = audited(plan=plan_for(mechanism=name))
+    audit, verdict = found.audit, found.audit.verdict
+    assert verdict.holds, verdict.reasons
+    assert verdict.reasons == ()
+    assert verdict.headline == "No violation of eps = 1 (replace-one) was found"
+    assert 0 <= verdict.lower_bound <= verdict.claimed_eps == 1.0
+    assert all(test.passed for test in audit.conformance)
+    assert audit.sampled and not any(bound.violates for bound in audit.sampled)
+    assert audit.settings.planted_fault is None
+    assert audit.subject.mechanism == name
+    assert audit.subject.end_to_end
+    exact = name in ("kvariates", "laplace", "forgy")
+    assert len(audit.worst_cases) == len(audit.data_losses) == exact
+    assert list(found.witnesses) == ([f"witness-{name}-k2.json"] if exact else [])
+    for witness in found.witnesses.values():
+        assert all(check.passed for check in check_witness(witness))
+
+
+REASONS = {
+    "half-noise": ["times likelier under a neighbour", "runs show eps >= ", "its steps cost 4."],
+    "no-smoothing": ["times likelier under a neighbour", "runs show eps >= ", "its steps cost "],
+    "papers-eps-tilde": ["an output is e^20.6", "runs show eps >= "],
+    "float-noise": ["draws lie on the grid: 4000 of 4000 draws are no whole numbers"],
+    "swapped-split": ["its steps cost 1.21", "more than claimed"],
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_faults_are_named(name):
+    found = audited(plant=name)
+    verdict = found.audit.verdict
+    assert not verdict.holds
+    assert verdict.headline == "The claim eps = 1 (replace-one) is violated"
+    told = "; ".join(verdict.reasons)
+    for reason in REASONS[name]:
+        assert reason in told
+    assert found.audit.settings.planted_fault == name
+    refuted = [not check_witness(witness)[-1].passed for witness in found.witnesses.values()]
+    if name in ("half-noise", "no-smoothing", "papers-eps-tilde"):
+        assert refuted == [True]
+        assert verdict.lower_bound > 1
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_named_for_other_tables_too(name):
+    """One column and a small eps."""
+    line = Box((0.0,), (1.0,))
+    plan = plan_for(line, columns=("x",), eps="0.1")
+    found = audited(table(30, d=1), plan, line, columns=("x",), plant=name)
+    assert not found.audit.verdict.holds
+
+
+def test_a_fault_in_a_ball_is_named():
+    ball, columns = L1Ball((0.0, 0.0, 0.0), 30.0), ("x", "y", "z")
+    found = audited(
+        table(30, d=3),
+        plan_for(ball, columns=columns),
+        ball,
+        columns=columns,
+        plant="half-noise",
+    )
+    assert not found.audit.verdict.holds
+
+
+def test_an_unknown_fault_is_refused_at_once():
+    with pytest.raises(ParameterError, match="plant must be one of half-noise"):
+        audited(plant="no-noise", values=np.zeros((3, 2)))
+
+
+# -- what the verdict adds up ----------------------------------------------------------------------
+
+
+def test_the_verdict_names_the_largest_lower_bound():
+    audit = audited(ks=(1, 2, 3)).audit
+    assert [loss.k for loss in audit.worst_cases] == [1, 2, 3]
+    bounds = [loss.loss for loss in audit.worst_cases]
+    bounds += [bound.lower_bound for bound in audit.sampled]
+    assert audit.verdict.lower_bound == max(bounds)
+    assert [row.k for row in audit.calibration] == [1, 2, 3]
+    assert [loss.k for loss in audit.data_losses] == [1, 3], "the first and the last k"
+
+
+def test_a_loss_on_the_records_above_the_claim_is_a_violation(monkeypatch):
+    """Two tables and an output refute a claim, wherever they come from."""
+
+    def large(mechanism: Any, *_: Any) -> DataLoss:
+        return DataLoss(
+            mechanism=mechanism.name,
+            k=2,
+            claimed_eps=1.0,
+            release_loss=None,
+            simulated_losses=(0.2, 5.0),
+            n_replacements=32,
+        )
+
+    monkeypatch.setattr(run, "data_loss", large)
+    assert not audited().audit.verdict.holds
+
+
+def test_losses_on_the_records_are_those_of_the_release():
+    values = table()
+    release = carry_out(plan_for(), Records(values, COLUMNS, "records.csv"), None).record
+    audit = audited(values, release=release, plan=release.plan).audit
+    (loss,) = audit.data_losses
+    grid = SQUARE.grid()
+    mechanism = run.mechanism_of(release.plan, grid, M)
+    centers = np.array(release.grid_centers)
+    expected = exact_losses(
+        mechanism,
+        grid.quantise(values).astype(np.int32),
+        centers,
+        tried_replacements(grid, centers),
+    )
+    assert loss.release_loss == expected.largest
+    assert len(loss.simulated_losses) == 3
+    assert 0 < max(loss.simulated_losses) <= 1
+    assert audit.subject.released_centers == release.centers
+    assert audit.subject.release_id == release.release_id
+
+
+def test_a_record_that_states_less_noise_than_its_plan_is_not_passed():
+    """What was released is what the record describes: half the noise of the plan is a violation, or
+    the record is refused as contradicting itself."""
+    values = table()
+    release = carry_out(plan_for(), Records(values, COLUMNS, "records.csv"), None).record
+    described = {**release.mechanism, "noise_scale": release.mechanism["noise_scale"] / 2}
+    halved = release.model_copy(update={"mechanism": described})
+    try:
+        found = audited(values, release=halved, plan=halved.plan)
+    except UsageError:
+        return
+    assert not found.audit.verdict.holds
+
+
+# -- the published calibration ---------------------------------------------------------------------
+
+
+def published_plan(eps_tilde: float, eps: str = "1", k: int = 2) -> Plan:
+    plan = plan_for(calibration="published", eps=eps, k=k)
+    return plan.model_copy(update={"eps_tilde": eps_tilde})
+
+
+def test_a_published_release_is_conditional_and_its_loss_is_judged():
+    for eps_tilde, holds in ((0.4, True), (6.0, False)):
+        audit = audited(plan=published_plan(eps_tilde)).audit
+        assert not audit.subject.end_to_end
+        assert "conditional on the data" in audit.subject.statement
+        assert "differentially private" not in audit.subject.statement
+        assert audit.verdict.holds is holds
+        (worst,) = audit.worst_cases
+        assert worst.violates is not holds
+        with pytest.raises(UsageError, match="--public needs a release that is private end to end"):
+            audit.public()
+
+
+def test_every_k_of_a_published_audit_has_the_noise_of_that_k():
+    """eps~ is another number for every k: a plan's eps~ is that of its own k alone."""
+    found = audited(plan=published_plan(2.5), ks=(2, 3))
+    figures = {row.k: row.published_eps_tilde for row in found.audit.calibration}
+    assert figures[2] != figures[3]
+    other = found.witnesses.get("witness-kvariates-k3.json")
+    if other is not None:
+        assert other.mechanism["eps_tilde"] == pytest.approx(figures[3])
+
+
+def test_a_witness_whose_noise_or_bounds_are_the_datas_is_for_the_curator():
+    box = Box((-9.0, -9.5), (9.1, 9.2), source="data")
+    for found in (
+        audited(plan=published_plan(2.5)),
+        audited(plan=plan_for(None), domain=box),
+    ):
+        assert {witness.visibility for witness in found.witnesses.values()} == {"curator-only"}
+
+
+# -- nothing of the data in a public audit ---------------------------------------------------------
+
+
+def test_public_audits_of_two_tables_of_the_same_size_are_the_same():
+    one, other = (audited(table(seed=seed), utility=seed == 0) for seed in (0, 1))
+    assert repeatable(one.audit) != repeatable(other.audit)
+    assert repeatable(one.audit.public()) == repeatable(other.audit.public())
+    assert {name: witness.to_json() for name, witness in one.witnesses.items()} == {
+        name: witness.to_json() for name, witness in other.witnesses.items()
+    }
+
+
+def test_what_a_public_audit_leaves_out():
+    audit = audited(utility=True).audit
+    assert audit.visibility == "curator-only"
+    assert audit.utility and audit.data_losses and audit.verdict.utility
+    public = audit.public()
+    assert public.visibility == "public"
+    assert public.utility == public.data_losses == ()
+    assert public.verdict.utility is None
+    assert {row.published_eps_tilde for row in public.calibration} == {None}
+    assert "records.csv" not in public.to_json()
+    assert public.worst_cases == audit.worst_cases
+    assert public.sampled == audit.sampled
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "forgy", "lloyd"])
+def test_under_add_remove_a_public_audit_does_not_tell_the_number_of_records(mechanism):
+    plan = plan_for(mechanism=mechanism, neighbours="add-remove")
+    one, other = (audited(table(m), plan=plan) for m in (M, M - 1))
+    assert one.audit.subject.n_records == M
+    assert one.audit.public().subject.n_records is None
+    assert repeatable(one.audit.public()) == repeatable(other.audit.public())
+    assert {name: witness.to_json() for name, witness in one.witnesses.items()} == {
+        name: witness.to_json() for name, witness in other.witnesses.items()
+    }
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def test_audits_repeat_by_their_seed():
+    one, again, other = (audited(seed=seed, utility=True).audit for seed in (1, 1, 2))
+    assert repeatable(one) == repeatable(again)
+    assert one.sampled != other.sampled
+    assert one.data_losses != other.data_losses
+    assert one.utility != other.utility
+
+
+def test_an_audit_survives_its_file():
+    audit = audited(ks=(1, 2)).audit
+    assert Audit.model_validate_json(audit.to_json()) == audit
+    assert json.loads(audit.to_json())["kind"] == "audit"
+
+
+def test_the_audit_tells_how_far_it_is():
+    told: list[tuple[str, float]] = []
+    audited(progress=lambda label, share: told.append((label, share)), utility=True)
+    labels = {label for label, _ in told}
+    assert {"searching for the worst case", "sampled bounds", "conformance"} <= labels
+    assert {"exact losses", "comparing with rivals"} <= labels
+    assert all(0 <= share <= 1 for _, share in told)
+
+
+def test_the_subject_is_described_in_public_terms():
+    audit = audited(label="clinic.csv", command="dpkv audit clinic.csv").audit
+    subject = audit.subject
+    assert (subject.label, subject.n_records, subject.n_features) == ("clinic.csv", M, 2)
+    assert (subject.eps, subject.neighbours, subject.ks) == ("1", "replace-one", (2,))
+    assert subject.statement.startswith("The release is 1-differentially private")
+    assert Domain.from_dict(subject.domain) == SQUARE
+    assert audit.settings.command == "dpkv audit clinic.csv"
+    inside = np.array(audit.synthetic_points)
+    assert (np.abs(inside) <= 10).all()
+
+
+def test_efforts_are_stated_and_quick_ones_are_smaller():
+    quick, full = (
+        Job(table(), COLUMNS, "x", SQUARE, plan_for(), (2,), quick=quick).effort
+        for quick in (True, False)
+    )
+    assert full.likelihood_runs // 2 >= 100_000, "10^5 certified runs a side"
+    assert quick.likelihood_runs < full.likelihood_runs
+    assert quick.alpha == full.alpha == 1e-6
+
+
+def test_a_mechanism_of_another_price_is_not_passed(monkeypatch):
+    """A planted fault in the calibration: noise for eps = 2 where 1 is claimed."""
+    right = run.mechanism_of
+
+    def cheaper(plan: Plan, grid: Any, n_records: int) -> Any:
+        return right(plan.model_copy(update={"eps": "2"}), grid, n_records)
+
+    monkeypatch.setattr(run, "mechanism_of", cheaper)
+    for name in ("kvariates", "gupt"):
+        verdict = audited(plan=plan_for(mechanism=name)).audit.verdict
+        assert not verdict.holds
+        assert verdict.reasons[-1].startswith("its steps cost 2")
+
+
+def test_a_published_mechanism_has_no_price_and_is_judged_by_its_losses():
+    mechanism = Published.calibrated(6.0, n_clusters=2, grid=SQUARE.grid())
+    assert mechanism.cost() == Decimal(0)
+    reasons = audited(plan=published_plan(6.0)).audit.verdict.reasons
+    assert not any("its steps cost" in reason for reason in reasons)
