@@ -196,8 +196,9 @@ def tried_replacements(grid: Grid, output: Integers, n_points: int = 256) -> Int
     from scipy.stats import qmc  # noqa: PLC0415 (slow to import)
 
     corners = domain_corners(grid)
-    fixed = np.concatenate([corners, grid.clip(np.asarray(output, dtype=np.int64))])
-    fixed = np.unique(fixed, axis=0)[:n_points]
+    first = np.concatenate([grid.clip(np.asarray(output, dtype=np.int64)), corners])
+    kept = np.sort(np.unique(first, axis=0, return_index=True)[1])[:n_points]
+    fixed = first[kept]
     missing = n_points - len(fixed)
     if missing > 0:
         uniform = qmc.Halton(grid.n_features, scramble=False).random(missing + 1)[1:]

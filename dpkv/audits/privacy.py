@@ -99,7 +99,7 @@ def sampled_bounds(
 ) -> tuple[SampledBound, ...]:
     """Audit a mechanism by runs: at two sizes by likelihood, or by a classifier without density."""
     probe = calibrated(max(SIZES), n_clusters)
-    if isinstance(probe, Algorithm0):
+    if isinstance(probe, Algorithm0) and probe.neighbours is Neighbours.REPLACE_ONE:
         return tuple(
             _with_size(
                 sample_likelihood(

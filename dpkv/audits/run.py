@@ -81,11 +81,6 @@ class Job:
         return Effort(24, 200_000, 10_000, 100, 1e-6, self.seed)
 
     @property
-    def searched_records(self) -> int:
-        """Records of the tables searched for the worst case; one where m is to stay private."""
-        return 1 if self.plan.neighbours is Neighbours.ADD_REMOVE else len(self.values)
-
-    @property
     def eps(self) -> Decimal:
         """The eps that is claimed."""
         return self.plan.exact_eps
@@ -173,14 +168,17 @@ def _mechanism(job: Job, fault: Planter | None, k: int, n_records: int | None = 
 def _worst_cases(
     job: Job, fault: Planter | None
 ) -> tuple[tuple[WorstCaseLoss, ...], dict[str, Witness]]:
-    losses, witnesses = [], {}
+    losses: list[WorstCaseLoss] = []
+    witnesses: dict[str, Witness] = {}
+    if job.plan.neighbours is Neighbours.ADD_REMOVE:  # the search is over replaced records
+        return (), {}
     public = job.plan.end_to_end and fault is None
     for done, k in enumerate(_judged(job)):
         job.progress("searching for the worst case", done / len(job.ks))
         mechanism = _mechanism(job, fault, k)
         if isinstance(mechanism, Algorithm0):
             found = worst_case_loss(
-                mechanism, job.searched_records, job.domain, job.eps, job.effort, public=public
+                mechanism, len(job.values), job.domain, job.eps, job.effort, public=public
             )
             losses.append(found[0])
             witnesses[found[0].witness_file or ""] = found[1]
@@ -194,7 +192,9 @@ def _judged(job: Job) -> tuple[int, ...]:
 
 def _data_losses(job: Job, fault: Planter | None) -> tuple[DataLoss, ...]:
     """Return losses on the curator's records: of the release, or of the first and last k."""
-    found = []
+    found: list[DataLoss] = []
+    if job.plan.neighbours is Neighbours.ADD_REMOVE:  # these losses are of replaced records
+        return ()
     judged = _judged(job)
     ks = (job.plan.k,) if job.release is not None else (judged[0], judged[-1])
     for k in dict.fromkeys(ks):
@@ -227,7 +227,8 @@ def _sampled(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
         return _mechanism(job, fault, n_clusters, n_records)
 
     found = list(sampled_bounds(audited, k, job.eps, job.effort))
-    others = () if job.quick or fault is not None else MECHANISMS
+    replaced = job.plan.neighbours is Neighbours.REPLACE_ONE
+    others = MECHANISMS if replaced and not job.quick and fault is None else ()
     for done, name in enumerate(others):
         job.progress("sampled bounds", (1 + done) / (1 + len(others)))
         if name != job.plan.mechanism:
@@ -342,13 +343,14 @@ def _utility(job: Job, calibration: Calibration) -> tuple[UtilityRow, ...]:
 
 
 def _utility_headline(rows: tuple[UtilityRow, ...]) -> str | None:
-    """Return the most accurate private release at the last k, and how far from the floor it is."""
-    last = [row for row in rows if row.k == rows[-1].k and row.private and row.over_optimum]
+    """Return the most accurate release with a proof at the last k, and how far from the floor."""
+    last = [row for row in rows if row.k == rows[-1].k and row.name in MECHANISMS]
+    last = [row for row in last if row.over_optimum is not None]
     if not last:
         return None
     best = min(last, key=lambda row: row.over_optimum or 0.0)
     return (
-        f"at k = {best.k} the most accurate private release is {best.name}, with "
+        f"at k = {best.k} the most accurate release that is proved private is {best.name}, with "
         f"{best.over_optimum:.3g} times the potential of k-means without privacy"
     )
 

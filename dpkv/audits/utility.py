@@ -392,8 +392,11 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # may not change what it does
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited; here it stays pending
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

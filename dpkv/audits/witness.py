@@ -28,7 +28,7 @@ from dpkv.validation import float_below
 _DOWN, _UP = (Context(prec=60, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
 _NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{1,80})?", re.ASCII)
 _FARTHEST = 2**62
-_AGREE = 1e-9  # how far a stated logarithm may be from the bounds; floats print 16 digits
+_AGREE = 1e-12  # how far, relatively, a stated logarithm may be from its bounds
 
 
 class Witness(Frozen):
@@ -174,16 +174,34 @@ def check_witness(witness: Witness) -> tuple[Check, ...]:
     total = sum(witness.counts) + 1
     counted = mechanism.n_records_needed in (None, total)
     counted &= len(witness.output) == mechanism.n_clusters
-    low, high = loss_bounds(witness)
-    stated = Decimal(witness.loss)  # a float, exactly
-    margin = Decimal(_AGREE)
+    low, _ = loss_bounds(witness)
     holds = low <= Decimal(witness.claimed_eps)
     return (
         Check("tables", inside and counted, f"neighbours of {total} records on the public grid"),
-        Check("loss", low - margin <= stated <= high + margin, f"recomputed as {low:.9g}"),
+        Check("loss", _as_stated(witness, mechanism), f"recomputed as {_shown(low)}"),
         Check(
             "claim",
             holds,
-            f"this output shows eps >= {low:.6g}, claimed {witness.claimed_eps}",
+            f"this output shows eps >= {_shown(low)}, claimed {witness.claimed_eps}",
         ),
     )
+
+
+def _as_stated(witness: Witness, mechanism: Mechanism) -> bool:
+    """Tell whether both logarithms are what was stated, to the digits of a float."""
+    assert isinstance(mechanism, Algorithm0)
+    sides = (
+        (witness.old, witness.log_probability_old),
+        (witness.new, witness.log_probability_new),
+    )
+    for record, stated in sides:
+        low, high = _bounds(witness, mechanism, record)
+        margin = Decimal(_AGREE) * max(Decimal(1), abs(high))
+        if not low - margin <= Decimal(stated) <= high + margin:
+            return False
+    return True
+
+
+def _shown(value: Decimal) -> str:
+    """Return a lower bound to nine digits, rounded down."""
+    return f"{Context(prec=9, rounding=ROUND_FLOOR).plus(value):f}"

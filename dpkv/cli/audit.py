@@ -84,6 +84,17 @@ def audit(
     whole_number("seed", seed, at_least=0)
     target = output.check_new_folder(out)
     record = _release_of(subject)
+    said = eps, bounds, gamma, columns, header, plant
+    asked = mechanism != "kvariates" or calibration != "certified" or invalid != "refuse"
+    if record is not None and (asked or not scale or any(value is not None for value in said)):
+        raise UsageError(
+            "a release is audited as it was made: only --data, --k, --quick, --public, --runs, "
+            "--seed and --out go with it."
+        )
+    if record is None and bounds == "private":
+        raise UsageError(
+            "--bounds private belongs to a release: give bounds in numbers, or audit the release."
+        )
     table = data if record is not None else (data or subject)
     ks = tuple(sorted(set(options.parse_counts(k)))) if k is not None else None
     request = Request(
@@ -126,7 +137,7 @@ def audit(
                 plant=plant,
                 command=shlex.join(["dpkv", *sys.argv[1:]]),
                 cache=private_folder(WORKSPACE, "audits") / "comparison.jsonl",
-                identity=dataset,
+                identity=f"{dataset} {plan.columns} {header} {plan.invalid}",
                 progress=bar.describe,
             )
         )
@@ -143,6 +154,7 @@ def audit(
 def _release_of(subject: Path | None) -> ReleaseRecord | None:
     """Return the release that a JSON subject records; None for a table."""
     from dpkv.releases.stored import parse_record
+    from dpkv.releases.verify import failed, verify
 
     if subject is None or subject.suffix.lower() != ".json":
         return None
@@ -150,16 +162,31 @@ def _release_of(subject: Path | None) -> ReleaseRecord | None:
         text = subject.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise UsageError(f"{subject} cannot be read: check the path.") from None
-    return parse_record(text, subject)
+    record = parse_record(text, subject)
+    if record.kind != "release":
+        raise UsageError(f"{subject} is a simulation: audit a release, or the table itself.")
+    if wrong := failed(verify(record, workspace=WORKSPACE if WORKSPACE.is_dir() else None)):
+        reasons = "; ".join(f"{check.name}: {check.detail}" for check in wrong)
+        raise VerificationError(f"{subject} does not check out: {reasons}")
+    return record
 
 
 def _read(request: Request, record: ReleaseRecord | None) -> tuple[Plan, Records, str]:
     """Read the table; for a release, see that it is the table the release was made from."""
     if record is None:
         return opened(request).read()
-    columns = list(record.columns) if request.data is not None else None
-    known = replace(request, eps=float(record.plan.eps), columns=columns, bounds="data")
-    known = replace(known, mechanism="laplace", calibration="certified")
+    from dpkv.domain import Domain
+
+    if request.data is None and not (WORKSPACE / "calibrations").is_dir():
+        raise UsageError("give the table of the release by --data.")
+    if request.data is not None:
+        request = replace(request, columns=list(record.columns), invalid=record.plan.invalid)
+    known = replace(
+        request,
+        eps=float(record.plan.eps),
+        bounds=Domain.from_dict({**record.bounds.domain, "source": "given"}),
+        mechanism="laplace",
+    )
     _, records, dataset = opened(known).read()
     if records.columns != record.columns:
         raise UsageError("the release has other columns than this table: give its table by --data.")
@@ -168,6 +195,8 @@ def _read(request: Request, record: ReleaseRecord | None) -> tuple[Plan, Records
             "the release was not made from this table: give its table by --data, in the folder "
             "where it was released."
         )
+    if record.n_records not in (None, len(records.values)):
+        raise UsageError("the release has another number of records: give its table by --data.")
     return record.plan, records, dataset
 
 
@@ -212,11 +241,13 @@ def _write(found: Audited, result: Audit, folder: output.NewFolder) -> None:
 
 
 def _show(result: Audit, folder: Path) -> None:
+    from dpkv.audits.report.numbers import lower
+
     verdict = result.verdict
     rows = [
         ["verdict", "HOLDS, as far as was tried" if verdict.holds else "VIOLATED"],
         ["claimed", f"eps = {verdict.claimed_eps:g}, {result.subject.neighbours} neighbours"],
-        ["shown", f"eps >= {verdict.lower_bound:.4g} ({verdict.lower_bound_method})"],
+        ["shown", f"eps >= {lower(verdict.lower_bound)} ({verdict.lower_bound_method})"],
     ]
     if verdict.utility is not None:
         rows.append(["accuracy", verdict.utility])

@@ -32,7 +32,7 @@ class Request:
     mechanism: str
     calibration: str
     neighbours: str
-    bounds: str | None
+    bounds: str | Domain | None
     bounds_share: float
     gamma: float | None
     iterations: int | None
@@ -197,8 +197,9 @@ def _bounds(
     from dpkv.releases.api import as_bounds
 
     if request.bounds is not None:
-        said = request.bounds
-        chosen = said if said in _LEAKY_OR_PRIVATE else options.parse_bounds(said)
+        chosen = request.bounds
+        if isinstance(chosen, str) and chosen not in _LEAKY_OR_PRIVATE:
+            chosen = options.parse_bounds(chosen)
         return as_bounds(chosen, source.columns, scaled=request.scale)
     if record is None:
         raise UsageError(
