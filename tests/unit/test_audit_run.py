@@ -205,6 +205,16 @@ def test_a_loss_on_the_records_above_the_claim_is_a_violation(monkeypatch):
     assert not audited().audit.verdict.holds
 
 
+@pytest.mark.parametrize("name", ["kvariates", "laplace", "forgy"])
+@pytest.mark.parametrize("eps", ["0.7", "1.5"])
+def test_a_record_that_loses_exactly_eps_is_no_violation(name, eps):
+    """A table of one record in a corner: rounding must not put its loss above the claim."""
+    plan = plan_for(mechanism=name, eps=eps, k=1)
+    audit = audited(np.array([[-10.0, -10.0]]), plan, ks=(1,)).audit
+    assert max(audit.data_losses[0].simulated_losses) == pytest.approx(float(eps), rel=1e-12)
+    assert audit.verdict.holds, audit.verdict.reasons
+
+
 def test_losses_on_the_records_are_those_of_the_release():
     values = table()
     release = carry_out(plan_for(), Records(values, COLUMNS, "records.csv"), None).record

@@ -421,7 +421,7 @@ def test_an_outlier_that_carries_nearly_all_the_weight(eps_tilde):
         assert found.by_record[50] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize("eps", ["30", "60", "600"])
+@pytest.mark.parametrize("eps", ["30", "60", "600", "2000"])
 def test_losses_where_the_other_records_hardly_count(eps):
     """All but one record are e^eps times less likely to give the output."""
     mechanism = mechanism_of("laplace", LINE, 3, k=1, eps=eps)
