@@ -24,10 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import kernels
+from dpkv.errors import UsageError
 from dpkv.grid import Grid, L1BallGrid
 from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0
 
+LARGEST_LOG_RATIO = 650
+"""Beyond it a likelihood would underflow; such an eps promises nothing anyway."""
 _MOST_CORNERS = 6  # columns; beyond it only some of the 2^d corners are tried
 
 
@@ -167,6 +170,10 @@ def round_factors(
     mechanism: Algorithm0, points: Integers, output: Integers
 ) -> tuple[Float64s, Float64s]:
     """Return W_t(a) and p_a(x_t), the latter up to a factor of the round, for all records."""
+    if mechanism.log_ratio > LARGEST_LOG_RATIO:
+        raise UsageError(
+            f"losses are calculated up to eps~ = {LARGEST_LOG_RATIO}: choose a smaller eps."
+        )
     outputs = np.ascontiguousarray(output, dtype=np.int64)
     centers = np.ascontiguousarray(mechanism.grid.clip(outputs), dtype=np.int64)
     shape = (len(points), len(outputs))

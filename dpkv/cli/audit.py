@@ -52,6 +52,10 @@ def audit(
         bool,
         typer.Option("--public", help="Leave out all that depends on the data beyond the release."),
     ] = False,
+    compare_eps: Annotated[
+        str | None,
+        typer.Option(help="More eps at which accuracy is compared, such as 0.1,0.5,2."),
+    ] = None,
     runs: Annotated[int, typer.Option(help="Runs of every rival in the comparison.")] = 30,
     seed: Annotated[int, typer.Option(help="Seed of simulations and searches.")] = 0,
     plant: Annotated[
@@ -78,9 +82,12 @@ def audit(
     Example:  dpkv audit patients.csv --eps 1 --k 2..5 --bounds=-10,10 --out audit
     """
     from dpkv.audits.run import Job, run_audit
-    from dpkv.validation import whole_number
+    from dpkv.validation import exact_eps, whole_number
 
     whole_number("runs", runs, at_least=2)
+    more_eps = tuple(
+        f"{exact_eps('--compare-eps', text):f}" for text in (compare_eps or "").split(",") if text
+    )
     whole_number("seed", seed, at_least=0)
     target = output.check_new_folder(out)
     record = _release_of(subject)
@@ -134,6 +141,7 @@ def audit(
                 seed=seed,
                 quick=quick,
                 runs=runs,
+                more_eps=more_eps,
                 plant=plant,
                 command=shlex.join(["dpkv", *sys.argv[1:]]),
                 cache=private_folder(WORKSPACE, "audits") / "comparison.jsonl",

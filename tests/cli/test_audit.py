@@ -18,11 +18,13 @@ from support.run import Run, dpkv, in_process, refusal
 from threadpoolctl import threadpool_limits
 
 from dpkv.audits import run as audit_run
+from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import FAULTS
 from dpkv.audits.picked import published_bound_audit
 from dpkv.audits.privacy import Effort
-from dpkv.audits.results import PublishedBound
+from dpkv.audits.results import Conformance, PublishedBound
 from dpkv.audits.run import Job
+from dpkv.noise import Entropy
 
 M = 300
 BOUNDS = "--bounds=-10,10"
@@ -65,18 +67,25 @@ def home(made: Path, tmp_path: Path) -> Path:
 
 
 @functools.cache
+def conformance(entropy: type[Entropy], *, runs: int) -> tuple[Conformance, ...]:
+    return conformance_tests(entropy, runs=runs)
+
+
+@functools.cache
 def published_bound(_instances: int, seed: int) -> PublishedBound:
     return published_bound_audit(20, seed)
 
 
 @pytest.fixture(autouse=True)
 def _without_what_is_tested_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The published bound follows from the seed alone; a classifier needs fewer runs to pass."""
+    """Conformance is tested once, the published bound follows from the seed alone, and a
+    classifier passes after fewer runs."""
 
     def effort(job: Job) -> Effort:
         return Effort(3, 40_000, 240, 3, 1e-6, job.seed)
 
     monkeypatch.setattr(audit_run, "published_bound_audit", published_bound)
+    monkeypatch.setattr(audit_run, "conformance_tests", conformance)
     monkeypatch.setattr(Job, "effort", property(effort))
     with threadpool_limits(1):
         yield

@@ -112,7 +112,7 @@ def test_three_ways_to_the_same_loss(case):
     expected = signed_loss(case)
     table = np.concatenate([case["old"][np.newaxis], case["common"]])
     found = exact_losses(mechanism, table, output, case["new"][np.newaxis])
-    assert found.by_record[0] == pytest.approx(abs(expected), rel=1e-4, abs=1e-3)
+    assert found.by_record[0] == pytest.approx(abs(expected), rel=1e-7, abs=1e-9)
     points = np.concatenate([table, case["new"][np.newaxis]])
     old, new = np.ones((2, len(points)), np.int64)
     old[-1] = new[0] = 0

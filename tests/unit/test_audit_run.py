@@ -16,16 +16,18 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from dpkv.audits import run
+from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import FAULTS
 from dpkv.audits.losses import exact_losses, tried_replacements
 from dpkv.audits.picked import published_bound_audit
 from dpkv.audits.privacy import Effort
-from dpkv.audits.results import Audit, DataLoss, PublishedBound
+from dpkv.audits.results import Audit, Conformance, DataLoss, PublishedBound
 from dpkv.audits.run import Audited, Job, run_audit
 from dpkv.audits.witness import check_witness
 from dpkv.domain import Box, Domain, L1Ball
 from dpkv.errors import ParameterError, UsageError
 from dpkv.mechanisms import MECHANISMS, Published
+from dpkv.noise import Entropy
 from dpkv.releases import Plan, Records
 from dpkv.releases.produce import carry_out
 
@@ -45,10 +47,17 @@ class SmallJob(Job):
 
 @pytest.fixture(autouse=True)
 def _without_what_is_tested_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The published bound follows from the seed alone; a classifier's threads only wait here."""
+    """Conformance is tested once, the published bound follows from the seed alone, and a
+    classifier's threads would only wait for each other."""
     monkeypatch.setattr(run, "published_bound_audit", published_bound)
+    monkeypatch.setattr(run, "conformance_tests", conformance)
     with threadpool_limits(1):
         yield
+
+
+@functools.cache
+def conformance(entropy: type[Entropy], *, runs: int) -> tuple[Conformance, ...]:
+    return conformance_tests(entropy, runs=runs)
 
 
 @functools.cache

@@ -27,6 +27,7 @@ from dpkv.audits.losses import (
 )
 from dpkv.audits.privacy import Effort, data_loss
 from dpkv.domain import Box, L1Ball
+from dpkv.errors import UsageError
 from dpkv.grid import BoxGrid, Grid, L1BallGrid
 from dpkv.mechanisms import Forgy, KVariates, Laplace, Neighbours, Published
 from dpkv.mechanisms.kvariates import Algorithm0
@@ -389,7 +390,7 @@ def test_coordinates_at_the_ends_of_the_grid(kind, bits):
             abs(float(loss_by_hand(mechanism, table, row, new, output)))
             for row in range(len(table))
         ]
-        assert found.by_record == pytest.approx(expected, rel=1e-4, abs=1e-6)
+        assert found.by_record == pytest.approx(expected, rel=1e-8, abs=1e-10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -418,10 +419,10 @@ def test_an_outlier_that_carries_nearly_all_the_weight(eps_tilde):
     for new in ((0,), (1,), (2,)):
         expected = abs(float(loss_by_hand(mechanism, table, 50, new, output)))
         found = found_losses(mechanism, table, output, [new])
-        assert found.by_record[50] == pytest.approx(expected, rel=1e-5)
+        assert found.by_record[50] == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("eps", ["30", "60", "600", "2000"])
+@pytest.mark.parametrize("eps", ["30", "60", "600"])
 def test_losses_where_the_other_records_hardly_count(eps):
     """All but one record are e^eps times less likely to give the output."""
     mechanism = mechanism_of("laplace", LINE, 3, k=1, eps=eps)
@@ -432,6 +433,12 @@ def test_losses_where_the_other_records_hardly_count(eps):
     assert signed == pytest.approx(expected, rel=1e-9)
     found = found_losses(mechanism, table, output, [new])
     assert found.by_record[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_eps_beyond_all_floats_is_refused():
+    mechanism = mechanism_of("laplace", LINE, 3, k=1, eps="2000")
+    with pytest.raises(UsageError, match="choose a smaller eps"):
+        found_losses(mechanism, [(7,), (0,), (0,)], [(7,)], [(0,)])
 
 
 def test_round_factors_are_weights_and_likelihoods():

@@ -6,13 +6,14 @@ How often a bound exceeds the truth is in statistical/test_audit_runs.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 
 import mpmath
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from dpkv.audits.privacy import mechanism_sampler, worst_tables
 from dpkv.audits.sampled import (
@@ -37,9 +38,18 @@ from dpkv.mechanisms import (
     calibrated,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 REPLACE, ADD = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 SQUARE = Box((0.0, 0.0), (1.0, 1.0))
 LINE = Box((0.0,), (1.0,))
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """A classifier's threads would only wait for each other where tests run side by side."""
+    with threadpool_limits(1):
+        yield
+
 
 # -- Clopper and Pearson ---------------------------------------------------------------------------
 

@@ -324,6 +324,7 @@ def test_the_float_loss_is_checked_by_code_that_shares_nothing():
 
 FIELDS = json.loads(found_witness(kvariates(), 50, SQUARE).to_json())
 SCALE = FIELDS["mechanism"]["noise_scale"]
+SIDES = ("old", "new")
 Path_ = tuple[str, ...]
 
 
@@ -380,6 +381,12 @@ ALTERED: list[tuple[Path_, Any, str]] = [
 @pytest.mark.parametrize(("path", "value", "found"), ALTERED)
 def test_an_altered_witness_does_not_check_out(path, value, found):
     assert complaints(altered(path, value)) & {found, "refused"}
+
+
+def test_logarithms_that_are_both_moved_do_not_check_out():
+    """Their difference is right, and neither of them is."""
+    both = {f"log_probability_{side}": FIELDS[f"log_probability_{side}"] + 5 for side in SIDES}
+    assert complaints(json.dumps({**FIELDS, **both})) == {"loss"}
 
 
 REFUSED: list[tuple[Path_, Any]] = [

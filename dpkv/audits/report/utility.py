@@ -65,8 +65,8 @@ def _comparison(eps: float, rows: list[UtilityRow], index: int) -> list[Block]:
     at = f"at eps = {exact(eps)}"
     picture = Picture(
         f"ratios-{index}",
-        f"Potential over that of certified k-variates++, {at}, with intervals. Above the line, "
-        "k-variates++ is the better. Hollow markers have no privacy.",
+        f"Potential over that of certified k-variates++, {at}, with 95 % intervals, each by "
+        "itself. Above the line, k-variates++ is the better. Hollow markers have no privacy.",
         f"Potential ratios of {count(len(names_of(rows)))} ways to find centres over k, {at}; the "
         "tables have the values.",
     )
