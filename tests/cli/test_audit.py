@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,7 @@ def _without_what_is_tested_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr(audit_run, "published_bound_audit", published_bound)
     monkeypatch.setattr(audit_run, "conformance_tests", conformance)
     monkeypatch.setattr(Job, "effort", property(effort))
+    import_module("sklearn.ensemble")  # before its threads can be limited
     with threadpool_limits(1):
         yield
 

@@ -9,6 +9,7 @@ import functools
 import json
 from collections.abc import Iterator
 from decimal import Decimal
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def _without_what_is_tested_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterat
     classifier's threads would only wait for each other."""
     monkeypatch.setattr(run, "published_bound_audit", published_bound)
     monkeypatch.setattr(run, "conformance_tests", conformance)
+    import_module("sklearn.ensemble")  # before its threads can be limited
     with threadpool_limits(1):
         yield
 

@@ -31,6 +31,7 @@ from dpkv.errors import UsageError
 from dpkv.grid import BoxGrid, Grid, L1BallGrid
 from dpkv.mechanisms import Forgy, KVariates, Laplace, Neighbours, Published
 from dpkv.mechanisms.kvariates import Algorithm0
+from dpkv.noise import SeededEntropy
 
 REPLACE = Neighbours.REPLACE_ONE
 Table = list[Point]
@@ -346,6 +347,19 @@ def test_the_release_of_a_ball_states_no_loss():
     mechanism = Laplace(1, BALL, REPLACE, scale)
     found = data_loss(mechanism, points, Decimal(6), effort, released, lambda _: None)
     assert found.release_loss is None
+
+
+def test_simulated_losses_in_a_ball_are_those_of_the_draws():
+    """As for the release: what is moved onto the ball has no loss by the formula, the draw has."""
+    points = np.array([(3, 0), (0, 0), (-1, 2)], np.int32)
+    mechanism = Laplace(2, BALL, REPLACE, 2.0)
+    found = data_loss(mechanism, points, Decimal(9), Effort(1, 2, 2, 8, 1e-6, 5), None, print)
+    expected = []
+    for child in np.random.SeedSequence(5).spawn(8):
+        draw = mechanism.run(points, SeededEntropy(child))
+        tried = tried_replacements(BALL, draw, found.n_replacements)
+        expected.append(exact_losses(mechanism, points, draw, tried).largest)
+    assert found.simulated_losses in ((), pytest.approx(tuple(expected)))
 
 
 # -- edges -----------------------------------------------------------------------------------------
