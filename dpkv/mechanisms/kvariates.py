@@ -102,9 +102,7 @@ class Algorithm0(Mechanism):
         def settle(drawn: Integers) -> Integers:
             return np.asarray(self.grid.clip(drawn[np.newaxis])[0])
 
-        rounds = seeding_rounds(
-            points, self.n_clusters, picker, draw=draw, settle=settle, dtype=np.int64
-        )
+        rounds = seeding_rounds(self.n_clusters, picker, draw=draw, settle=settle)
         return np.asarray(rounds.draws)
 
 

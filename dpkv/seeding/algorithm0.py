@@ -109,7 +109,7 @@ def kvariates(
         drawn = density.sample(records, index, generator)
         if not np.isfinite(drawn).all():
             raise UsageError("density must return finite numbers: check its parameters.")
-        return drawn
+        return drawn.astype(records.dtype, copy=False)
 
     def settle(drawn: Floats) -> Floats:
         center = drawn if domain is None else domain.clip(drawn[np.newaxis])[0]
@@ -117,7 +117,13 @@ def kvariates(
             distortion.check(center[np.newaxis])
         return center
 
-    return seeding_rounds(records, k, picker, draw=draw, settle=settle, reference=reference)
+    return seeding_rounds(
+        k,
+        picker,
+        draw=draw,
+        settle=settle,
+        refer=None if reference == "released" else records.__getitem__,
+    )
 
 
 class Picker(Protocol):
@@ -138,24 +144,24 @@ class Picker(Protocol):
 
 
 def seeding_rounds(
-    records: NDArray[Any],
     n_clusters: int,
     picker: Picker,
     *,
     draw: Callable[[int], NDArray[Any]],
     settle: Callable[[NDArray[Any]], NDArray[Any]],
-    reference: str = "released",
-    dtype: type[np.generic] | None = None,
+    refer: Callable[[int], NDArray[Any]] | None = None,
 ) -> Seeding:
     """Run Algorithm 0: in every round pick a record, draw a center from its density, remember it.
 
     The only seeding loop there is. Simulations run it on floats, releases on an integer grid with
-    exact draws; they differ in the parts handed in. ``settle`` moves a draw into the domain;
-    ``dtype`` is what holds a draw, where the records' own does not.
+    exact draws, peers on records that never meet; they differ in the parts handed in. ``settle``
+    moves a draw into the domain. Distances are measured to what it returns, or else to ``refer`` of
+    the picked index.
     """
-    draws = np.empty((n_clusters, records.shape[1]), dtype or records.dtype)
-    centers, references = np.empty_like(draws), np.empty_like(draws)
-    indices = np.empty(n_clusters, np.int64)
+    draws: list[NDArray[Any]] = []
+    centers: list[NDArray[Any]] = []
+    references: list[NDArray[Any]] = []
+    indices: list[int] = []
     uniform_rounds: list[int] = []
     for t in range(n_clusters):
         index = None
@@ -166,11 +172,13 @@ def seeding_rounds(
                 uniform_rounds.append(t + 1)
         if index is None:
             index = picker.plainly(t + 1)
-        indices[t] = index
-        draws[t] = draw(index)
-        centers[t] = settle(draws[t])
-        references[t] = centers[t] if reference == "released" else records[index]
-    return Seeding(centers, indices, draws, tuple(uniform_rounds))
+        indices.append(index)
+        draws.append(draw(index))
+        centers.append(settle(draws[t]))
+        references.append(centers[t] if refer is None else refer(index))
+    return Seeding(
+        np.stack(centers), np.asarray(indices, np.int64), np.stack(draws), tuple(uniform_rounds)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -54,49 +54,99 @@ def keep_nearest(
         return MovingNearest(records, weights, probe, distortion)
     probed = probe.locate(1, records, records[:0])
     if isinstance(distortion, SquaredEuclidean):
-        return SquaredNearest(probed, weights)
+        return SquaredNearest(ArrayDistances(probed, weights))
     distortion.check(probed)
     return GeneralNearest(probed, weights, distortion)
 
 
-class SquaredNearest:
-    """Squared distance over the caller's own array: no copy of the data is ever made."""
+class Distances(Protocol):
+    """Squared distances that may not have heard of the newest centers, wherever the records are."""
+
+    n_records: int
+    n_features: int
+    dtype: np.dtype[Any]
+
+    def lower(self, centers: Floats, smoothing: float) -> float:
+        """Account for ``centers`` in one pass; return the sum of w_a (D(a) + smoothing)."""
+
+    def propose(self, uniforms: Float64s, pending: Floats, smoothing: float) -> int:
+        """Draw a record by rejection (``kernels.propose``), or return -1 when all were refused."""
+
+
+class ArrayDistances:
+    """Distances of the caller's own array: no copy of the data is ever made."""
 
     def __init__(self, points: Floats, weights: Float64s | None) -> None:
-        n_blocks = kernels.block_count(len(points))
+        self.n_records, self.n_features = points.shape
+        self.dtype = points.dtype
         self._points = points
         self._weights = kernels.or_empty(weights)
         self._nearest = np.full(len(points), np.inf, dtype=points.dtype)
-        self._sums = np.full(n_blocks, np.inf)
+        self._sums = np.full(kernels.block_count(len(points)), np.inf)
         self._weight_sums = kernels.block_sums(weights, len(points))
-        self._running: Float64s | None = None  # running sums of the blocks; None before any pass
-        self._pending = np.empty((0, points.shape[1]), points.dtype)
+        self._running = np.empty(0)  # running sums of the blocks
+
+    def lower(self, centers: Floats, smoothing: float) -> float:
+        """Account for ``centers`` and sum the blocks anew."""
+        kernels.over_blocks(
+            kernels.lower_nearest,
+            len(self._sums),
+            self._points.size * len(centers),
+            self._points,
+            centers,
+            self._nearest,
+            self._weights,
+            self._sums,
+        )
+        self._running = np.cumsum(self._sums + smoothing * self._weight_sums)
+        return float(self._running[-1])
+
+    def propose(self, uniforms: Float64s, pending: Floats, smoothing: float) -> int:
+        """Draw from the stored distances, and refuse by what ``pending`` has changed."""
+        return int(
+            kernels.propose(
+                uniforms,
+                self._running,
+                self._points,
+                pending,
+                self._nearest,
+                self._weights,
+                smoothing,
+            )
+        )
+
+
+class SquaredNearest:
+    """Squared distance, brought up to date only when out-of-date draws stop paying."""
+
+    def __init__(self, distances: Distances) -> None:
+        self._distances = distances
+        self._total: float | None = None  # of the stored distances; None before any pass
+        self._pending = np.empty((0, distances.n_features), distances.dtype)
         self._spent = 0  # what proposals have cost since the last pass, in numbers handled
 
     def add(self, center: Floats) -> None:
         """Let one more center wait for the next pass."""
-        self._pending = np.vstack([self._pending, center.astype(self._points.dtype)])
+        self._pending = np.vstack([self._pending, center.astype(self._pending.dtype)])
 
     def draw(self, smoothing: float, rng: np.random.Generator) -> int | None:
-        """Draw by rejection, and by a pass over the table when refusals stop paying."""
-        index = -1 if self._running is None else self._draw_with_patience(smoothing, rng)
+        """Draw by rejection, and by a pass over the records when refusals stop paying."""
+        index = self._draw_with_patience(smoothing, rng) if self._total else -1
         if index < 0:
             self._pass(smoothing)
-            assert self._running is not None
-            _refuse_infinite(float(self._running[-1]))
-            if self._running[-1] == 0.0:
+            assert self._total is not None
+            _refuse_infinite(self._total)
+            if self._total == 0.0:
                 return None
             index = self._propose(smoothing, rng, 1)
         return index
 
     def _draw_with_patience(self, smoothing: float, rng: np.random.Generator) -> int:
         """Propose until accepted, or return -1 once proposals have cost as much as a pass."""
-        if self._running is None or self._running[-1] == 0.0:
-            return -1
         waiting = self._pending.size
         price = PROPOSAL_COST + 4 * waiting
         batch = 2
-        while self._spent <= len(self._points) * waiting:
+        while self._spent <= self._distances.n_records * waiting:
             index = self._propose(smoothing, rng, batch)
             self._spent += batch * price
             if index >= 0:
@@ -105,33 +155,13 @@ class SquaredNearest:
         return -1
 
     def _propose(self, smoothing: float, rng: np.random.Generator, proposals: int) -> int:
-        return int(
-            kernels.propose(
-                rng.random((proposals, 2)),
-                self._running,
-                self._points,
-                self._pending,
-                self._nearest,
-                self._weights,
-                smoothing,
-            )
-        )
+        return self._distances.propose(rng.random((proposals, 2)), self._pending, smoothing)
 
     def _pass(self, smoothing: float) -> None:
-        """Account for every waiting center, and sum the blocks anew."""
-        kernels.over_blocks(
-            kernels.lower_nearest,
-            len(self._sums),
-            self._points.size * len(self._pending),
-            self._points,
-            self._pending,
-            self._nearest,
-            self._weights,
-            self._sums,
-        )
+        """Account for every waiting center."""
+        self._total = self._distances.lower(self._pending, smoothing)
         self._pending = self._pending[:0]
         self._spent = 0
-        self._running = np.cumsum(self._sums + smoothing * self._weight_sums)
 
 
 class GeneralNearest:
