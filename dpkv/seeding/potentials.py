@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import SupportsIndex
 
 import numpy as np
@@ -100,16 +100,39 @@ def lloyd(
     """
     records = as_records(data)
     weight = as_weights("sample_weight", sample_weight, len(records))
+    end = lloyd_iterations(
+        lambda current: kernels.clusters(records, current, weight),
+        _as_centers(centers, records).astype(np.float64),
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        progress=progress,
+    )
+    return replace(end, centers=end.centers.astype(records.dtype))
+
+
+Clusters = Callable[[Float64s], tuple[Float64s, Float64s, float]]
+"""Centers to the sum of records and the weight of each cluster, and the potential."""
+
+
+def lloyd_iterations(
+    clusters: Clusters,
+    centers: Float64s,
+    *,
+    max_iterations: SupportsIndex = 100,
+    tolerance: float = 1e-6,
+    progress: Callable[[float], None] | None = None,
+) -> LloydResult:
+    """Run ``lloyd`` on records that are known by their cluster sums alone, wherever they are."""
     most = whole_number("max_iterations", max_iterations, at_least=0)
     tolerance = non_negative_finite("tolerance", tolerance)
-    current = _as_centers(centers, records).astype(np.float64)
-    sums, masses, phi = kernels.clusters(records, current, weight)
+    current = centers
+    sums, masses, phi = clusters(current)
     done = 0
     while done < most:
         done += 1
         kept = masses[:, np.newaxis] > 0
         moved = np.divide(sums, masses[:, np.newaxis], out=current.copy(), where=kept)
-        sums, masses, fallen = kernels.clusters(records, moved, weight)
+        sums, masses, fallen = clusters(moved)
         if fallen > phi:  # float rounding at the fixed point
             break
         gain, phi, current = phi - fallen, fallen, moved
@@ -117,7 +140,7 @@ def lloyd(
             progress(done / most)
         if gain <= tolerance * phi:
             break
-    return LloydResult(current.astype(records.dtype), phi, done)
+    return LloydResult(current, phi, done)
 
 
 @dataclass(frozen=True, eq=False)
