@@ -2,6 +2,7 @@
 
     DpkvError                  exit code 1
     ├── UserInterruptError     exit code 130: Ctrl-C
+    ├── EngineError            exit code 1: a node or a cluster that does not answer, or cannot
     ├── VerificationError      exit code 3: a record, or a ledger, that does not check out
     ├── BudgetError            exit code 4: the privacy budget has not enough left
     └── UsageError             exit code 2: the caller can mend it
@@ -30,6 +31,10 @@ class UserInterruptError(DpkvError):
     """The person at the terminal pressed Ctrl-C."""
 
     exit_code = 130
+
+
+class EngineError(DpkvError):
+    """A node, or the cluster that nodes run on, does not answer or cannot do its part."""
 
 
 class VerificationError(DpkvError):

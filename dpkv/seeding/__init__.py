@@ -29,7 +29,7 @@ from dpkv.seeding.probes import (
     NearestSynopsisProbe,
     Probe,
 )
-from dpkv.seeding.trials import Trial, Trials, check_trials, run_trials
+from dpkv.seeding.trials import Found, Problem, Trial, Trials, check_trials, run_trials, solve
 
 __all__ = [
     "ALGORITHMS",
@@ -37,6 +37,7 @@ __all__ = [
     "CallableProbe",
     "Density",
     "Dirac",
+    "Found",
     "Gaussian",
     "IdentityProbe",
     "LloydResult",
@@ -46,6 +47,7 @@ __all__ = [
     "NoiseTerms",
     "OptimumEstimate",
     "Probe",
+    "Problem",
     "ProductLaplace",
     "Seeding",
     "Trial",
@@ -62,4 +64,5 @@ __all__ = [
     "noise_terms",
     "potential",
     "run_trials",
+    "solve",
 ]

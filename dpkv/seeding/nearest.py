@@ -81,7 +81,7 @@ class ArrayDistances:
         self.dtype = points.dtype
         self._points = points
         self._weights = kernels.or_empty(weights)
-        self._nearest = np.full(len(points), np.inf, dtype=points.dtype)
+        self.nearest = np.full(len(points), np.inf, dtype=points.dtype)
         self._sums = np.full(kernels.block_count(len(points)), np.inf)
         self._weight_sums = kernels.block_sums(weights, len(points))
         self._running = np.empty(0)  # running sums of the blocks
@@ -94,7 +94,7 @@ class ArrayDistances:
             self._points.size * len(centers),
             self._points,
             centers,
-            self._nearest,
+            self.nearest,
             self._weights,
             self._sums,
         )
@@ -109,7 +109,7 @@ class ArrayDistances:
                 self._running,
                 self._points,
                 pending,
-                self._nearest,
+                self.nearest,
                 self._weights,
                 smoothing,
             )

@@ -1,18 +1,74 @@
-"""Independent runs of a named instance, with Lloyd's iterations or without."""
+"""Independent runs of a seeding algorithm, with Lloyd's iterations or without.
+
+``Problem`` is what a run needs of an algorithm and its records, which may be a table in memory, the
+shards of many nodes, or a stream that has passed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from dataclasses import dataclass, field
+from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dpkv.kernels import Floats
 from dpkv.seeding.instances import ALGORITHMS
-from dpkv.seeding.potentials import lloyd, potential
+from dpkv.seeding.potentials import LloydResult, lloyd, potential
 from dpkv.validation import as_records, cluster_count, one_of, whole_number
+
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The centers of a run, and what else the algorithm tells of it, as plain JSON values."""
+
+    centers: Floats
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Problem(Protocol):
+    """An algorithm and the records it runs on."""
+
+    algorithm: str
+    n_records: int
+
+    def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
+        """Run the algorithm once."""
+
+    def potential(self, centers: Floats) -> float:
+        """Return phi of all records."""
+
+    def lloyd(self, centers: Floats, progress: Progress) -> LloydResult:
+        """Run Lloyd's iterations on all records."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableProblem:
+    """A named instance on records in memory."""
+
+    records: Floats
+    algorithm: str
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return len(self.records)
+
+    def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
+        """Run the instance once."""
+        return Found(ALGORITHMS[self.algorithm](self.records, n_clusters, rng=rng)[0])
+
+    def potential(self, centers: Floats) -> float:
+        """Return phi of all records."""
+        return potential(self.records, centers)
+
+    def lloyd(self, centers: Floats, progress: Progress) -> LloydResult:
+        """Run Lloyd's iterations on all records."""
+        return lloyd(self.records, centers, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +80,8 @@ class Trial:
     potential: float
     """After Lloyd's iterations; the seeding's own where there were none."""
     lloyd_iterations: int
+    details: dict[str, Any] = field(default_factory=dict)
+    """What the algorithm tells of the run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +111,7 @@ class Trials:
                     "seeding_potential": run.seeding_potential,
                     "potential": run.potential,
                     "lloyd_iterations": run.lloyd_iterations,
+                    **run.details,
                 }
                 for run in self.runs
             ],
@@ -62,10 +121,9 @@ class Trials:
 
 
 def check_trials(
-    algorithm: str, n_clusters: SupportsIndex, repeat: SupportsIndex, seed: SupportsIndex
+    n_clusters: SupportsIndex, repeat: SupportsIndex, seed: SupportsIndex
 ) -> tuple[int, int, int]:
     """Return k, repeat and seed as ints, refusing bad ones; also before a table is read."""
-    one_of("algorithm", algorithm, tuple(ALGORITHMS))
     return (
         whole_number("k", n_clusters, at_least=1),
         whole_number("repeat", repeat, at_least=1),
@@ -81,12 +139,29 @@ def run_trials(
     repeat: SupportsIndex = 1,
     lloyd_steps: bool = False,
     seed: SupportsIndex = 0,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress | None = None,
 ) -> Trials:
-    """Run a named instance ``repeat`` times. Run i draws from child i of ``seed``."""
-    k, repeat, seed = check_trials(algorithm, n_clusters, repeat, seed)
-    records = as_records(data)
-    cluster_count(k, len(records), "k")
+    """Run a named instance on a table ``repeat`` times. Run i draws from child i of ``seed``."""
+    one_of("algorithm", algorithm, tuple(ALGORITHMS))
+    check_trials(n_clusters, repeat, seed)
+    problem = TableProblem(as_records(data), algorithm)
+    return solve(
+        problem, n_clusters, repeat=repeat, lloyd_steps=lloyd_steps, seed=seed, progress=progress
+    )
+
+
+def solve(
+    problem: Problem,
+    n_clusters: SupportsIndex,
+    *,
+    repeat: SupportsIndex = 1,
+    lloyd_steps: bool = False,
+    seed: SupportsIndex = 0,
+    progress: Progress | None = None,
+) -> Trials:
+    """Run any problem ``repeat`` times. Run i draws from child i of ``seed``."""
+    k, repeat, seed = check_trials(n_clusters, repeat, seed)
+    cluster_count(k, problem.n_records, "k")
     runs: list[Trial] = []
 
     def tell(share: float) -> None:
@@ -94,17 +169,15 @@ def run_trials(
             progress((len(runs) + share) / repeat)
 
     for child in np.random.SeedSequence(seed).spawn(repeat):
-        centers, _ = ALGORITHMS[algorithm](records, k, rng=np.random.default_rng(child))
-        runs.append(_finished(records, centers, lloyd_steps, tell))
+        found = problem.seed(k, np.random.default_rng(child))
+        runs.append(_finished(problem, found, lloyd_steps, tell))
         tell(0.0)
-    return Trials(algorithm, k, seed, lloyd_steps, tuple(runs))
+    return Trials(problem.algorithm, k, seed, lloyd_steps, tuple(runs))
 
 
-def _finished(
-    records: Floats, centers: Floats, lloyd_steps: bool, progress: Callable[[float], None]
-) -> Trial:
-    at_start = potential(records, centers)
+def _finished(problem: Problem, found: Found, lloyd_steps: bool, progress: Progress) -> Trial:
+    at_start = problem.potential(found.centers)
     if not lloyd_steps:
-        return Trial(centers, at_start, at_start, 0)
-    end = lloyd(records, centers, progress=progress)
-    return Trial(end.centers, at_start, end.potential, end.n_iterations)
+        return Trial(found.centers, at_start, at_start, 0, found.details)
+    end = problem.lloyd(found.centers, progress)
+    return Trial(end.centers, at_start, end.potential, end.n_iterations, found.details)

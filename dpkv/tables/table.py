@@ -73,14 +73,14 @@ def open_table(
             raise TableError(f"{path} is not a regular file: save the table to a file first.")
         if path.stat().st_size == 0:
             raise TableError(f"{path} is empty: it must hold at least one row.")
-        if _is_parquet(path):
+        if is_parquet(path):
             return ParquetSource(path, columns)
         return CsvSource(path, columns, header)
     except OSError as error:
         raise _unreadable(path, error) from None
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
     """Tell by the mark at the start and a byte soon after that no text has.
 
     The mark alone may begin a CSV's header.

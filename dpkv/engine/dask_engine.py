@@ -1,0 +1,235 @@
+"""Nodes on the workers of a Dask cluster (extra ``dask``).
+
+A worker loads its own shard; a request carries the shard's description and the published centers,
+never records. A shard keeps to one worker as long as that lives; when it is lost, Dask sends the
+request to another, which loads the shard and rebuilds what the request asks for. Every wait has an
+end: a cluster that does not answer is an error, never a hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Any
+
+from dpkv.engine.node import Node
+from dpkv.engine.requests import Request
+from dpkv.engine.shards import FileShard
+from dpkv.engine.transport import Failure, answer, opened
+from dpkv.errors import DpkvError, EngineError, UsageError
+from dpkv.validation import positive_finite, whole_number
+
+DEFAULT_TIMEOUT = 300.0
+_CONNECT_WITHIN = 30.0
+_CLOSE_WITHIN = 10.0
+_KEPT_NODES = 64
+_INSTALL = "--engine dask needs pip install 'dpkv[dask]'."
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files of a TLS connection, in PEM: the authority, the own certificate and its key."""
+
+    ca_file: str
+    cert: str
+    key: str
+
+
+# -- on a worker -----------------------------------------------------------------------------------
+
+_nodes: OrderedDict[FileShard, Node] = OrderedDict()
+_nodes_lock = threading.Lock()
+
+
+def answer_from_shard(shard: FileShard, request: Request) -> Any:
+    """Answer a request on a worker. Stateless: kept nodes only save time."""
+    try:
+        node = _node_of(shard)
+    except DpkvError as error:
+        return Failure(str(error), error.exit_code)
+    except Exception as error:
+        return Failure(f"a worker cannot load its shard: {type(error).__name__}.", 1)
+    return answer(node, request)
+
+
+def _node_of(shard: FileShard) -> Node:
+    with _nodes_lock:
+        node = _nodes.get(shard)
+        if node is None:
+            node = _nodes[shard] = Node(shard.load(), shard.secret())
+        _nodes.move_to_end(shard)
+        while len(_nodes) > _KEPT_NODES:
+            _nodes.popitem(last=False)
+        return node
+
+
+# -- on the coordinator ----------------------------------------------------------------------------
+
+
+class DaskTransport:
+    """Requests as Dask tasks, each shard's on one worker for as long as that lives."""
+
+    def __init__(self, client: Any, shards: Sequence[FileShard], timeout: float) -> None:
+        self.n_nodes = len(shards)
+        self._client = client
+        self._shards = list(shards)
+        self._timeout = positive_finite("timeout", timeout)
+        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        self._home = [workers[number % len(workers)] for number in range(self.n_nodes)]
+
+    def ask(self, node: int, request: Request) -> Any:
+        """Return the answer of one node."""
+        return self._collect([(node, self._submit(node, request))])[0]
+
+    def ask_each(self, requests: Sequence[Request]) -> list[Any]:
+        """Return every node's answer to its own request."""
+        futures = [(node, self._submit(node, request)) for node, request in enumerate(requests)]
+        return self._collect(futures)
+
+    def _submit(self, node: int, request: Request) -> Any:
+        try:
+            return self._client.submit(
+                answer_from_shard,
+                self._shards[node],
+                request,
+                pure=False,
+                workers=[self._home[node]],
+                allow_other_workers=True,
+            )
+        except Exception as error:
+            raise _lost(error) from None
+
+    def _collect(self, futures: list[tuple[int, Any]]) -> list[Any]:
+        replies = []
+        try:
+            for node, future in futures:
+                replies.append(opened(self._result(node, future)))
+        finally:
+            for _, future in futures:
+                future.release()
+        return replies
+
+    def _result(self, node: int, future: Any) -> Any:
+        try:
+            return future.result(timeout=self._timeout)
+        except TimeoutError:
+            raise EngineError(
+                f"node {node + 1} of {self.n_nodes} has not answered within {self._timeout:g} s: "
+                "look at the cluster, or raise --timeout."
+            ) from None
+        except (Exception, CancelledError) as error:
+            raise _lost(error) from None
+
+
+def _lost(error: BaseException) -> EngineError:
+    """Return the error of a cluster that went away, or of workers that cannot do the work."""
+    kind = type(error).__name__
+    if isinstance(error, ModuleNotFoundError):
+        return EngineError("the workers lack a package: install this version of dpkv on them.")
+    return EngineError(
+        f"the cluster failed ({kind}): its scheduler or too many of its workers are gone."
+    )
+
+
+@contextlib.contextmanager
+def dask_transport(
+    shards: Sequence[FileShard],
+    *,
+    scheduler: str | None = None,
+    n_workers: int | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    tls: Tls | None = None,
+) -> Iterator[DaskTransport]:
+    """Connect to a scheduler, or start a cluster of this machine's own, for the time of a run."""
+    timeout = positive_finite("timeout", timeout)
+    distributed = _distributed()
+    security = None
+    if tls is not None:
+        security = _security(distributed, tls)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with contextlib.ExitStack() as stack:
+        address: Any = scheduler
+        if scheduler is None:
+            wanted = len(shards) if n_workers is None else n_workers
+            cluster = _local_cluster(distributed, wanted, security)
+            stack.callback(_quietly, cluster.close, timeout=_CLOSE_WITHIN)
+            address = cluster
+        client = _client(distributed, address, min(timeout, _CONNECT_WITHIN), security)
+        stack.callback(_quietly, client.close, timeout=_CLOSE_WITHIN)
+        _await_worker(client, min(timeout, _CONNECT_WITHIN))
+        yield DaskTransport(client, shards, timeout)
+
+
+def _distributed() -> Any:
+    try:
+        import distributed  # noqa: PLC0415 (an optional extra)
+    except ImportError:
+        raise UsageError(_INSTALL) from None
+    return distributed
+
+
+def _security(distributed: Any, tls: Tls) -> Any:
+    for name, path in (("--tls-ca", tls.ca_file), ("--tls-cert", tls.cert), ("--tls-key", tls.key)):
+        try:
+            with open(path, encoding="ascii") as file:  # noqa: PTH123
+                file.read(1)
+        except (OSError, UnicodeDecodeError):
+            sentence = f"{name} must be a PEM file that can be read."
+            raise UsageError(f"{sentence} Got {path!r} instead.") from None
+    return distributed.Security(
+        tls_ca_file=tls.ca_file,
+        tls_client_cert=tls.cert,
+        tls_client_key=tls.key,
+        tls_scheduler_cert=tls.cert,
+        tls_scheduler_key=tls.key,
+        tls_worker_cert=tls.cert,
+        tls_worker_key=tls.key,
+        require_encryption=True,
+    )
+
+
+def _local_cluster(distributed: Any, n_workers: int, security: Any) -> Any:
+    try:
+        return distributed.LocalCluster(
+            n_workers=whole_number("workers", n_workers, at_least=1),
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            worker_dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+            security=security,
+        )
+    except (OSError, RuntimeError, TimeoutError) as error:
+        raise EngineError(f"no cluster could be started here ({type(error).__name__}).") from None
+
+
+def _client(distributed: Any, address: Any, within: float, security: Any) -> Any:
+    try:
+        return distributed.Client(address, timeout=within, security=security, set_as_default=False)
+    except (OSError, TimeoutError, ValueError, TypeError, RuntimeError):
+        shown = address if isinstance(address, str) else "of this machine"
+        raise EngineError(
+            f"the Dask scheduler {shown} does not answer within {within:g} s: check its address, "
+            "that it runs, and its TLS files."
+        ) from None
+
+
+def _await_worker(client: Any, within: float) -> None:
+    try:
+        client.wait_for_workers(1, timeout=within)
+    except Exception:
+        raise EngineError(
+            f"the Dask scheduler has no worker, and none came within {within:g} s: start one with "
+            "dask worker."
+        ) from None
+
+
+def _quietly(close: Any, **options: Any) -> None:
+    """Close what may be gone already."""
+    with contextlib.suppress(Exception):
+        close(**options)

@@ -1,0 +1,109 @@
+"""The algorithms that run over nodes, by name, as problems that trials can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from dpkv.domain import Domain
+from dpkv.engine.comparators import SharedSeeding, coreset_seeding, kmeans_parallel, uniform_records
+from dpkv.engine.dkmeans import dk_private, dk_protected, partitioned_kmeans_plusplus
+from dpkv.engine.peers import Peers
+from dpkv.engine.private_plan import PrivatePlan
+from dpkv.kernels import Floats
+from dpkv.noise import SeededEntropy
+from dpkv.seeding.potentials import LloydResult
+from dpkv.seeding.trials import Found, Progress
+
+PEER_ALGORITHMS = {
+    "dk-protected": "protected dk-means++",
+    "dk-private": "private dk-means++",
+    "kmeans-parallel": "k-means||",
+    "coreset": "k-means++ on a distributed coreset",
+    "kmeans++": "k-means++ of a divided table",
+    "forgy": "uniform records of a divided table",
+}
+"""What runs over shards. The last two run on a table in one piece as well."""
+
+
+@dataclass(frozen=True, eq=False)
+class PeerProblem:
+    """A simulation of an algorithm over nodes; ``plan`` and ``domain`` serve dk-private."""
+
+    peers: Peers
+    algorithm: str
+    plan: PrivatePlan | None = None
+    domain: Domain | None = None
+    coreset_size: int | None = None
+
+    @property
+    def n_records(self) -> int:
+        """Number of records of all nodes."""
+        return self.peers.n_records
+
+    def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
+        """Run the algorithm once."""
+        peers = self.peers
+        if self.algorithm == "dk-private":
+            return self._private(rng)
+        if self.algorithm == "dk-protected":
+            seeding = dk_protected(peers, n_clusters, rng=rng, run=rng.bytes(16).hex())
+            return Found(seeding.centers, {"nodes": seeding.indices.tolist()})
+        if self.algorithm == "kmeans-parallel":
+            return _shared(kmeans_parallel(peers, n_clusters, rng=rng))
+        if self.algorithm == "coreset":
+            return _shared(coreset_seeding(peers, n_clusters, size=self.coreset_size, rng=rng))
+        if self.algorithm == "forgy":
+            return Found(uniform_records(peers, n_clusters, rng))
+        return Found(partitioned_kmeans_plusplus(peers, n_clusters, rng=rng).centers)
+
+    def _private(self, rng: np.random.Generator) -> Found:
+        """Simulate the private protocol: the coordinator draws from ``rng``, too."""
+        assert self.plan is not None and self.domain is not None
+        entropy = SeededEntropy(int(rng.integers(2**63)))
+        seeding = dk_private(self.peers, self.plan, below=entropy.below, run=rng.bytes(16).hex())
+        centers = self.domain.to_working(self.plan.grid.restore(seeding.centers))
+        return Found(centers, {"nodes": seeding.indices.tolist()})
+
+    def potential(self, centers: Floats) -> float:
+        """Return phi of all records."""
+        return self.peers.potential(centers)
+
+    def lloyd(self, centers: Floats, progress: Progress) -> LloydResult:
+        """Run Lloyd's iterations on all records."""
+        return self.peers.lloyd(centers, progress)
+
+
+def private_problem(
+    peers: Peers, domain: Domain, eps: Decimal, n_clusters: int, *, trusted_coordinator: bool
+) -> PeerProblem:
+    """Return private dk-means++ with the least noise that ``eps`` allows."""
+    plan = PrivatePlan.calibrated(
+        eps,
+        n_clusters=n_clusters,
+        grid=domain.grid(),
+        shard_sizes=peers.sizes,
+        trusted_coordinator=trusted_coordinator,
+    )
+    return PeerProblem(peers, "dk-private", plan, domain)
+
+
+def noise_variance(plan: PrivatePlan, domain: Domain) -> float:
+    """Return phi_var of `thDKM`: what the noise of all records adds up to, in working coordinates.
+
+    The noise's variance is summed over the columns; the records' spread in their shard is phi_s^F.
+    """
+    from dpkv.mechanisms.mechanism import GRID_STEPS, Noise  # noqa: PLC0415
+
+    widths = domain.to_working(plan.grid.restore(np.ones((1, plan.grid.n_features), np.int64)))
+    steps = widths - domain.to_working(plan.grid.restore(np.zeros_like(widths, dtype=np.int64)))
+    sd = Noise("each coordinate", plan.noise_scale, GRID_STEPS).sd
+    return float(sum(plan.shard_sizes) * sd**2 * (steps**2).sum())
+
+
+def _shared(found: SharedSeeding) -> Found:
+    details: dict[str, Any] = {"rounds": found.n_rounds, "records_shared": found.records_shared}
+    return Found(found.centers, details)

@@ -1,0 +1,122 @@
+"""Shards: where the records of a node are, said in a way that a worker elsewhere can follow."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpkv.domain import Domain
+from dpkv.errors import TableError, UsageError
+from dpkv.kernels import Floats
+from dpkv.keyed_noise import SECRET_BYTES
+from dpkv.tables import Progress, open_table, prepare
+from dpkv.tables.labels import read_labels
+from dpkv.tables.store import MEMORY_LIMIT
+from dpkv.workspace import private_folder, write_once
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """A shard's records: as they are, and in the coordinates that algorithms work in."""
+
+    original: Floats
+    working: Floats
+
+
+@dataclass(frozen=True)
+class FileShard:
+    """The records of a table file, or a part of them.
+
+    The part is that of a ``label`` in the column ``by``, or some consecutive ``rows``. The path is
+    the worker's, and so is the secret: a key that is made when it is first needed, in the workspace
+    beside the table, where any worker that has the shard finds it. With ``seed`` the draws are a
+    simulation's instead.
+    """
+
+    path: str
+    columns: tuple[str, ...]
+    header: bool | None = None
+    domain: Domain | None = None
+    invalid: str = "refuse"
+    by: str | None = None
+    label: str | None = None
+    rows: tuple[int, int] | None = None
+    seed: int | None = None
+    number: int = 0
+    memory_limit: int = MEMORY_LIMIT
+
+    def load(self) -> Records:
+        """Read the table, bring it into its domain, and keep the part."""
+        return self._part(self._whole())
+
+    def _whole(self) -> Records:
+        source = open_table(self.path, columns=self.columns, header=self.header)
+        prepared = prepare(
+            source,
+            bounds=self.domain,
+            invalid=self.invalid,
+            memory_limit=self.memory_limit,
+            workspace=self._workspace,
+        )
+        return Records(prepared.table.values, prepared.working)
+
+    def _part(self, whole: Records) -> Records:
+        kept: slice | NDArray[np.int64] = slice(*self.rows) if self.rows else slice(None)
+        if self.by is not None:
+            labels = read_labels(self.path, self.by, self.header)
+            kept = np.flatnonzero(labels == self.label)
+        part = Records(whole.original[kept], whole.working[kept])
+        if not len(part.working):
+            raise TableError(f"{self.path}: shard {self.number + 1} has no records.")
+        return part
+
+    def secret(self) -> bytes:
+        """Return what fixes the node's draws; parts of one file have different ones."""
+        if self.seed is not None:
+            return simulated_secret(self.seed, self.number)
+        part = f"{Path(self.path).name} {self.by} {self.label} {self.rows}".encode()
+        key = kept_secret(self._workspace)
+        return hashlib.blake2b(part, key=key, digest_size=SECRET_BYTES).digest()
+
+    @property
+    def _workspace(self) -> Path:
+        return Path(self.path).resolve().parent / ".dpkv"
+
+
+def load_all(shards: Sequence[FileShard], progress: Progress | None = None) -> list[Records]:
+    """Load shards on this machine, reading a file once for all of its parts."""
+    whole: dict[str, Records] = {}
+    loaded = []
+    for number, shard in enumerate(shards):
+        if shard.path not in whole:
+            whole = {shard.path: shard._whole()}
+        loaded.append(shard._part(whole[shard.path]))
+        if progress is not None:
+            progress((number + 1) / len(shards))
+    return loaded
+
+
+def simulated_secret(seed: int, number: int) -> bytes:
+    """Return the key of a simulated node: anybody who knows the seed knows it."""
+    text = f"simulation {seed} {number}".encode()
+    return hashlib.blake2b(text, digest_size=SECRET_BYTES).digest()
+
+
+def kept_secret(workspace: Path) -> bytes:
+    """Return the key of a workspace's nodes, made when it is first needed."""
+    try:
+        path = private_folder(workspace, "keys") / "node.key"
+        if not path.exists():
+            write_once(path, secrets.token_bytes(SECRET_BYTES))
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"the node's secret cannot be kept in {workspace}: {error.strerror}. Put the shard in "
+            "a folder that can be written."
+        ) from None
