@@ -1,4 +1,7 @@
-"""``dpkv seed``: non-private seeding, the floor that every private release is compared with."""
+"""``dpkv seed``: seeding without a privacy promise, in memory, over nodes or over a stream.
+
+The floor that every private release is compared with, and the paper's own instances.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpkv.cli import options, output
+from dpkv.cli import options, output, sharding
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.reading import TableOptions
+from dpkv.cli.seed_sources import ALGORITHMS, NOT_PRIVATE, Opened, SeedOptions, streaming
 
 if TYPE_CHECKING:
-    from dpkv.domain import Domain
     from dpkv.kernels import Floats
     from dpkv.seeding import Trials
-    from dpkv.tables import Table
 
-NOT_PRIVATE = "no privacy: the centres are records, or means of records"
-_SHOWN_CENTERS, _SHOWN_COLUMNS = 20, 8
+_SHOWN_CENTERS, _SHOWN_COLUMNS, _SHOWN_NODES = 20, 8, 12
 
 
 def seed(
-    data: options.DataFile,
+    data: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="DATA...",
+            help="A CSV (also .gz) or Parquet table; several, or a folder of them, are shards; - "
+            "is a stream on standard input.",
+            readable=False,
+        ),
+    ],
     k: Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)],
-    algorithm: Annotated[str, typer.Option(help="kmeans++ or forgy.")] = "kmeans++",
+    algorithm: Annotated[str, typer.Option(help=", ".join(ALGORITHMS) + ".")] = "kmeans++",
     repeat: Annotated[int, typer.Option(help="Independent runs; the best is written.")] = 1,
     lloyd: Annotated[bool, typer.Option("--lloyd", help="Follow each run by Lloyd's.")] = False,
     random_seed: Annotated[
@@ -41,83 +49,113 @@ def seed(
     scale: options.Scale = True,
     invalid: options.Invalid = "refuse",
     memory_limit: options.MemoryLimit = 512,
+    shard_by: sharding.ShardBy = None,
+    shards: sharding.Shards = None,
+    engine: sharding.Engine = "local",
+    scheduler: sharding.Scheduler = None,
+    workers: sharding.Workers = None,
+    timeout: sharding.Timeout = 300.0,
+    tls_ca: sharding.TlsCa = None,
+    tls_cert: sharding.TlsCert = None,
+    tls_key: sharding.TlsKey = None,
+    eps: sharding.Eps = None,
+    trusted_coordinator: sharding.TrustedCoordinator = False,
+    coreset_size: sharding.CoresetSize = None,
+    synopses: streaming.SynopsisCount = None,
+    builder: streaming.BuilderName = None,
+    stream_length: streaming.StreamLength = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Seed k centres without privacy, print their potentials and write the best.
+    """Seed k centres without a privacy promise, print their potentials and write the best.
 
     The potential is the sum of squared distances of all records to their nearest centre. With
     --bounds the records are clipped to them, and scaled to the unit cube unless --no-scale.
 
     Example:  dpkv seed patients.csv --k 5 --repeat 10 --lloyd --bounds=-10,10
+
+    Example:  dpkv seed patients.csv --k 5 --algorithm dk-protected --shards 8 --seed 1
+
+    Example:  cat patients.csv | dpkv seed - --k 5 --algorithm sk --synopses 500
     """
-    from dpkv.seeding import check_trials, run_trials
+    from dpkv.seeding import check_trials, solve
 
     random_seed = secrets.randbits(32) if random_seed is None else random_seed
-    check_trials(algorithm, k, repeat, random_seed)
-    target = output.check_target(out, data)
-    table = TableOptions(data, columns, header, bounds, scale, invalid, memory_limit)
-    prepared = table.read()
-    with ProgressBar(f"seeding {k} centres") as bar:
-        trials = run_trials(
-            prepared.working,
+    check_trials(k, repeat, random_seed)
+    where = sharding.EngineOptions(engine, scheduler, workers, timeout, tls_ca, tls_cert, tls_key)
+    asked = SeedOptions(
+        files=sharding.table_files(data),
+        in_folders=any(path.is_dir() for path in data),
+        algorithm=algorithm,
+        n_clusters=k,
+        repeat=repeat,
+        lloyd=lloyd,
+        seed=random_seed,
+        columns=columns,
+        header=header,
+        bounds=bounds,
+        scale=scale,
+        invalid=invalid,
+        memory_limit=memory_limit,
+        shard_by=shard_by,
+        shards=shards,
+        engine=where,
+        eps=eps,
+        trusted_coordinator=trusted_coordinator,
+        coreset_size=coreset_size,
+        synopses=synopses,
+        builder=builder,
+        stream_length=stream_length,
+    )
+    asked.check()
+    for file in asked.files:
+        target = output.check_target(out, file)
+    with asked.opened() as opened, ProgressBar(f"seeding {k} centres") as bar:
+        trials = solve(
+            opened.problem,
             k,
-            algorithm=algorithm,
             repeat=repeat,
             lloyd_steps=lloyd,
             seed=random_seed,
             progress=bar.update,
         )
-    centers = prepared.restore(trials.best.centers)
-    output.write_centers(target, prepared.table.columns, centers)
-    result = _result(prepared.table, prepared.domain, trials, centers, out)
+        centers = opened.restore(trials.best.centers)
+        output.write_centers(target, opened.columns, centers)
+        result = _result(opened, trials, centers, out)
     if as_json:
         output.print_json(result)
     else:
         _show(result)
-    output.note(f"{NOT_PRIVATE}. Do not publish them.")
+    output.note(f"{result['privacy']}. Do not publish them.")
 
 
-def _result(
-    table: Table, domain: Domain | None, trials: Trials, centers: Floats, out: Path
-) -> dict[str, Any]:
+def _result(opened: Opened, trials: Trials, centers: Floats, out: Path) -> dict[str, Any]:
     from dpkv import __version__
 
+    domain = opened.domain
     return {
         "schema_version": 1,
         "kind": "seeding",
         "dpkv_version": __version__,
         "releasable": False,
-        "privacy": NOT_PRIVATE,
-        "n_records": table.n_records,
-        "n_features": len(table.columns),
-        "n_invalid": table.n_invalid,
-        "columns": list(table.columns),
+        "privacy": opened.privacy,
+        "n_records": opened.n_records,
+        "n_features": len(opened.columns),
+        "n_invalid": opened.n_invalid,
+        "columns": list(opened.columns),
         "domain": None if domain is None else domain.to_dict(),
         "coordinates": "as given" if domain is None else domain.coordinates,
         **trials.to_dict(),
+        **opened.facts(trials),
         "centers": centers.tolist(),
         "centers_file": str(out),
     }
 
 
 def _show(result: dict[str, Any]) -> None:
-    potentials = {"after seeding": [run["seeding_potential"] for run in result["runs"]]}
-    if result["lloyd"]:
-        potentials["after Lloyd"] = [run["potential"] for run in result["runs"]]
-    rows = [
-        [stage, f"{min(phis):.6g}", f"{sum(phis) / len(phis):.6g}", f"{max(phis):.6g}"]
-        for stage, phis in potentials.items()
-    ]
-    title = (
-        f"{result['algorithm']}, k = {result['k']}, {result['n_records']} records x "
-        f"{result['n_features']} columns, coordinates: {result['coordinates']}"
-    )
-    runs = len(result["runs"])
-    output.print_table(
-        title,
-        [f"potential, {runs} runs" if runs > 1 else "potential", "best", "mean", "worst"],
-        rows,
-    )
+    output.print_table(*_potentials(result))
+    facts = _facts(result)
+    if facts:
+        output.print_facts("", facts)
     columns = result["columns"][:_SHOWN_COLUMNS]
     centers = [
         [str(number), *(f"{x:.6g}" for x in center[:_SHOWN_COLUMNS])]
@@ -125,3 +163,48 @@ def _show(result: dict[str, Any]) -> None:
     ]
     output.print_table("best centres", ["centre", *columns], centers)
     print(f"wrote {result['centers_file']} (repeat with --seed {result['seed']})")
+
+
+def _potentials(result: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    potentials = {"after seeding": [run["seeding_potential"] for run in result["runs"]]}
+    if result["lloyd"]:
+        potentials["after Lloyd"] = [run["potential"] for run in result["runs"]]
+    rows = [[stage, *_range(phis)] for stage, phis in potentials.items()]
+    title = (
+        f"{result['algorithm']}, k = {result['k']}, {result['n_records']} records x "
+        f"{result['n_features']} columns, coordinates: {result['coordinates']}"
+    )
+    runs = len(result["runs"])
+    head = f"potential, {runs} runs" if runs > 1 else "potential"
+    return title, [head, "best", "mean", "worst"], rows
+
+
+def _range(phis: list[float | None]) -> list[str]:
+    known = [phi for phi in phis if phi is not None]
+    if not known:
+        return ["not measured: the stream is gone", "", ""]
+    return [f"{min(known):.6g}", f"{sum(known) / len(known):.6g}", f"{max(known):.6g}"]
+
+
+def _facts(result: dict[str, Any]) -> list[list[str]]:
+    """Return the rows that only some algorithms have."""
+    best = result["runs"][result["best_run"]]
+    rows: list[list[str]] = []
+    if "shard_sizes" in result:
+        sizes = result["shard_sizes"]
+        shown = ", ".join(map(str, sizes[:_SHOWN_NODES])) + (", ..." * (len(sizes) > _SHOWN_NODES))
+        rows.append(["nodes", f"{len(sizes)} ({result['engine']}), records: {shown}"])
+    if "spread" in result:
+        rows.append(["spread", f"{result['spread']:.6g}, {result['spread_of']}"])
+    if "promise" in result:
+        promise = result["promise"]
+        rows.append(["protocol", f"eps = {promise['eps']:.6g}, {promise['neighbours']}"])
+        rows.append(["against", promise["protects_against"]])
+    if "records_shared" in best:
+        rows.append(["shared", f"{best['records_shared']} records in {best['rounds']} rounds"])
+    if "summary" in best:
+        rows.append(["stream", best["summary"]])
+    if result.get("bound"):
+        bound = result["bound"]
+        rows.append(["bound", f"{bound['value']:.6g} on the expectation, {bound['of']}"])
+    return rows

@@ -14,7 +14,9 @@ from dpkv.engine.dkmeans import dk_private, dk_protected, partitioned_kmeans_plu
 from dpkv.engine.peers import Peers
 from dpkv.engine.private_plan import PrivatePlan
 from dpkv.kernels import Floats
+from dpkv.mechanisms.mechanism import GRID_STEPS, Noise
 from dpkv.noise import SeededEntropy
+from dpkv.seeding.bounds import private_bound, protected_bound
 from dpkv.seeding.potentials import LloydResult
 from dpkv.seeding.trials import Found, Progress
 
@@ -65,7 +67,7 @@ class PeerProblem:
         assert self.plan is not None and self.domain is not None
         entropy = SeededEntropy(int(rng.integers(2**63)))
         seeding = dk_private(self.peers, self.plan, below=entropy.below, run=rng.bytes(16).hex())
-        centers = self.domain.to_working(self.plan.grid.restore(seeding.centers))
+        centers = self.domain.to_working(self.plan.grid.restore(seeding.centers.astype(np.int64)))
         return Found(centers, {"nodes": seeding.indices.tolist()})
 
     def potential(self, centers: Floats) -> float:
@@ -92,18 +94,28 @@ def private_problem(
 
 
 def noise_variance(plan: PrivatePlan, domain: Domain) -> float:
-    """Return phi_var of `thDKM`: what the noise of all records adds up to, in working coordinates.
+    """Return what the noise adds to phi_var of `thDKM`, in working coordinates.
 
-    The noise's variance is summed over the columns; the records' spread in their shard is phi_s^F.
+    The rest of phi_var is phi_s^F, since the noise is added to a uniform record of the shard.
     """
-    from dpkv.mechanisms.mechanism import GRID_STEPS, Noise  # noqa: PLC0415
-
-    widths = domain.to_working(plan.grid.restore(np.ones((1, plan.grid.n_features), np.int64)))
-    steps = widths - domain.to_working(plan.grid.restore(np.zeros_like(widths, dtype=np.int64)))
+    ends = np.stack([np.zeros(plan.grid.n_features), np.ones(plan.grid.n_features)])
+    low, high = domain.to_working(plan.grid.restore(ends.astype(np.int64)))
     sd = Noise("each coordinate", plan.noise_scale, GRID_STEPS).sd
-    return float(sum(plan.shard_sizes) * sd**2 * (steps**2).sum())
+    return float(sum(plan.shard_sizes) * sd**2 * ((high - low) ** 2).sum())
 
 
 def _shared(found: SharedSeeding) -> Found:
     details: dict[str, Any] = {"rounds": found.n_rounds, "records_shared": found.records_shared}
     return Found(found.centers, details)
+
+
+def peer_bound(
+    problem: PeerProblem, n_clusters: int, optimum: float, spread: float
+) -> dict[str, Any]:
+    """Return `thDKM`'s bound on the expected potential, given (an estimate of) the optimum."""
+    if problem.plan is None or problem.domain is None:
+        value = protected_bound(n_clusters, optimum, spread)
+    else:
+        variance = spread + noise_variance(problem.plan, problem.domain)
+        value = private_bound(n_clusters, optimum, spread, variance)
+    return {"value": value, "of": "thDKM with the optimum estimated by Lloyd's iterations"}

@@ -33,10 +33,10 @@ class Records:
 class FileShard:
     """The records of a table file, or a part of them.
 
-    The part is that of a ``label`` in the column ``by``, or some consecutive ``rows``. The path is
-    the worker's, and so is the secret: a key that is made when it is first needed, in the workspace
-    beside the table, where any worker that has the shard finds it. With ``seed`` the draws are a
-    simulation's instead.
+    The part is that of a ``label`` in the column ``by``, or number i of n consecutive ones,
+    ``part`` (i, n), as equal as can be. The path is the worker's, and so is the secret: a key that
+    is made when it is first needed, in the workspace beside the table, where any worker that has
+    the shard finds it. With ``seed`` the draws are a simulation's instead.
     """
 
     path: str
@@ -46,7 +46,7 @@ class FileShard:
     invalid: str = "refuse"
     by: str | None = None
     label: str | None = None
-    rows: tuple[int, int] | None = None
+    part: tuple[int, int] | None = None
     seed: int | None = None
     number: int = 0
     memory_limit: int = MEMORY_LIMIT
@@ -67,7 +67,11 @@ class FileShard:
         return Records(prepared.table.values, prepared.working)
 
     def _part(self, whole: Records) -> Records:
-        kept: slice | NDArray[np.int64] = slice(*self.rows) if self.rows else slice(None)
+        kept: slice | NDArray[np.int64] = slice(None)
+        if self.part is not None:
+            number, parts = self.part
+            m = len(whole.working)
+            kept = slice(m * number // parts, m * (number + 1) // parts)
         if self.by is not None:
             labels = read_labels(self.path, self.by, self.header)
             kept = np.flatnonzero(labels == self.label)
@@ -80,9 +84,9 @@ class FileShard:
         """Return what fixes the node's draws; parts of one file have different ones."""
         if self.seed is not None:
             return simulated_secret(self.seed, self.number)
-        part = f"{Path(self.path).name} {self.by} {self.label} {self.rows}".encode()
+        which = f"{Path(self.path).name} {self.by} {self.label} {self.part}".encode()
         key = kept_secret(self._workspace)
-        return hashlib.blake2b(part, key=key, digest_size=SECRET_BYTES).digest()
+        return hashlib.blake2b(which, key=key, digest_size=SECRET_BYTES).digest()
 
     @property
     def _workspace(self) -> Path:

@@ -6,6 +6,7 @@ shards of many nodes, or a stream that has passed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, SupportsIndex
@@ -17,7 +18,6 @@ from dpkv.kernels import Floats
 from dpkv.seeding.instances import ALGORITHMS
 from dpkv.seeding.potentials import LloydResult, lloyd, potential
 from dpkv.validation import as_records, cluster_count, one_of, whole_number
-
 
 Progress = Callable[[float], None]
 
@@ -34,13 +34,16 @@ class Problem(Protocol):
     """An algorithm and the records it runs on."""
 
     algorithm: str
-    n_records: int
+
+    @property
+    def n_records(self) -> int | None:
+        """Number of records, or None before a stream has passed."""
 
     def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
         """Run the algorithm once."""
 
     def potential(self, centers: Floats) -> float:
-        """Return phi of all records."""
+        """Return phi of all records, or NaN where they are gone."""
 
     def lloyd(self, centers: Floats, progress: Progress) -> LloydResult:
         """Run Lloyd's iterations on all records."""
@@ -108,16 +111,21 @@ class Trials:
             "lloyd": self.with_lloyd,
             "runs": [
                 {
-                    "seeding_potential": run.seeding_potential,
-                    "potential": run.potential,
+                    "seeding_potential": _or_none(run.seeding_potential),
+                    "potential": _or_none(run.potential),
                     "lloyd_iterations": run.lloyd_iterations,
                     **run.details,
                 }
                 for run in self.runs
             ],
             "best_run": self.runs.index(self.best),
-            "best_potential": self.best.potential,
+            "best_potential": _or_none(self.best.potential),
         }
+
+
+def _or_none(potential: float) -> float | None:
+    """Return a potential as JSON has it: what was not measured is null."""
+    return None if math.isnan(potential) else potential
 
 
 def check_trials(
@@ -161,7 +169,8 @@ def solve(
 ) -> Trials:
     """Run any problem ``repeat`` times. Run i draws from child i of ``seed``."""
     k, repeat, seed = check_trials(n_clusters, repeat, seed)
-    cluster_count(k, problem.n_records, "k")
+    if problem.n_records is not None:
+        cluster_count(k, problem.n_records, "k")
     runs: list[Trial] = []
 
     def tell(share: float) -> None:

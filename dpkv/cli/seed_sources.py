@@ -1,0 +1,255 @@
+"""What ``dpkv seed`` runs on: a table in memory, shards on nodes, or a stream."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpkv.cli import options, sharding
+from dpkv.cli import streaming as streaming
+from dpkv.cli.progress import ProgressBar
+from dpkv.cli.reading import TableOptions
+from dpkv.errors import ParameterError, UsageError
+
+if TYPE_CHECKING:
+    from dpkv.domain import Domain
+    from dpkv.engine import Peers
+    from dpkv.engine.shards import FileShard
+    from dpkv.kernels import Floats
+    from dpkv.seeding import Problem, Trials
+
+NOT_PRIVATE = "no privacy: the centres are records, or means of records"
+SIMULATED = (
+    "a simulation: the seed fixes the nodes' noise, and the potentials are exact, so nothing here "
+    "is private"
+)
+_ANYWHERE = ("kmeans++", "forgy")
+_OVER_NODES = ("dk-protected", "dk-private", "kmeans-parallel", "coreset")
+_OVER_STREAMS = ("sk", "ok", "kmeans-sharp", "online-kmeans")
+ALGORITHMS = (*_ANYWHERE, *_OVER_NODES, *_OVER_STREAMS)
+"""The names that --algorithm accepts."""
+
+Bound = Callable[[int, float], dict[str, Any]]
+"""(k, an estimate of the optimum) to what a theorem bounds the expected potential by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A problem, and what the result says of the records."""
+
+    problem: Problem
+    columns: tuple[str, ...]
+    domain: Domain | None
+    n_invalid: int | None = None
+    """Rows moved to the centre of the bounds; None where nodes keep it to themselves."""
+    privacy: str = NOT_PRIVATE
+    more: dict[str, Any] = field(default_factory=dict)
+    bound: Bound | None = None
+
+    @property
+    def n_records(self) -> int | None:
+        """Number of records, known after the run at the latest."""
+        return self.problem.n_records
+
+    def restore(self, centers: Floats) -> Floats:
+        """Return centres of working coordinates in the user's."""
+        return centers if self.domain is None else self.domain.from_working(centers)
+
+    def facts(self, trials: Trials) -> dict[str, Any]:
+        """Return what the algorithm's setting adds to the result.
+
+        A bound needs the optimum; Lloyd's iterations estimate it, from above.
+        """
+        if self.bound is None or not trials.with_lloyd:
+            return self.more
+        bound = self.bound(trials.n_clusters, trials.best.potential)
+        return {**self.more, "bound": {**bound, "optimum": trials.best.potential}}
+
+
+@dataclass(frozen=True)
+class SeedOptions:
+    """The options of the command, as typed."""
+
+    files: list[Path]
+    in_folders: bool
+    algorithm: str
+    n_clusters: int
+    repeat: int
+    lloyd: bool
+    seed: int
+    columns: str | None
+    header: bool | None
+    bounds: str | None
+    scale: bool
+    invalid: str
+    memory_limit: int
+    shard_by: str | None
+    shards: int | None
+    engine: sharding.EngineOptions
+    eps: str | None
+    trusted_coordinator: bool
+    coreset_size: int | None
+    synopses: int | None
+    builder: str | None
+    stream_length: int | None
+
+    def check(self) -> None:
+        """Refuse what does not fit together, before anything is read."""
+        if self.algorithm not in ALGORITHMS:
+            raise ParameterError("--algorithm", f"one of {', '.join(ALGORITHMS)}", self.algorithm)
+        self.engine.check()
+        self._check_own_options()
+        if self.algorithm in _OVER_STREAMS:
+            self._check_stream()
+        elif Path("-") in self.files:
+            raise UsageError(f"- is a stream: choose one of {', '.join(_OVER_STREAMS)} for it.")
+        elif self.algorithm in _OVER_NODES and not self._divided:
+            raise UsageError(
+                f"{self.algorithm} needs shards: several files, a folder, --shard-by or --shards."
+            )
+        if self.algorithm == "dk-private" and (self.eps is None or self.bounds is None):
+            raise UsageError("dk-private needs --eps and --bounds: its noise follows from both.")
+
+    def _check_own_options(self) -> None:
+        """Refuse an option that another algorithm has."""
+        owners = {
+            "--eps": (self.eps, ("dk-private",)),
+            "--trusted-coordinator": (self.trusted_coordinator or None, ("dk-private",)),
+            "--coreset-size": (self.coreset_size, ("coreset",)),
+            "--synopses": (self.synopses, ("sk",)),
+            "--builder": (self.builder, ("sk",)),
+            "--stream-length": (self.stream_length, ("ok",)),
+        }
+        for name, (value, algorithms) in owners.items():
+            if value is not None and self.algorithm not in algorithms:
+                raise UsageError(f"{name} is for --algorithm {algorithms[0]}: leave it out.")
+
+    def _check_stream(self) -> None:
+        if len(self.files) != 1 or self._cut or self.engine.engine != "local":
+            raise UsageError(
+                f"{self.algorithm} reads one stream: give one file or -, and neither shards nor "
+                "an engine."
+            )
+        path = self.files[0]
+        if path == Path("-") or (path.exists() and not path.is_file()):
+            again = "--repeat" if self.repeat > 1 else "--lloyd" if self.lloyd else None
+            if again is not None:
+                raise UsageError(f"{again} needs a stream that can be read again: give a file.")
+
+    @property
+    def _cut(self) -> bool:
+        return self.shard_by is not None or self.shards is not None
+
+    @property
+    def _divided(self) -> bool:
+        """Whether the records are on nodes."""
+        many = len(self.files) > 1 or self.in_folders
+        return many or self._cut or self.engine.engine == "dask"
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Opened]:
+        """Open what the command runs on, for the time of the run."""
+        if self.algorithm in _OVER_STREAMS:
+            yield self._stream()
+        elif self._divided:
+            shards = self._file_shards()
+            with self.engine.peers(shards) as peers:
+                yield self._over_peers(peers, shards[0])
+        else:
+            yield self._table()
+
+    def _table(self) -> Opened:
+        from dpkv.seeding.trials import TableProblem
+        from dpkv.validation import as_records
+
+        table = TableOptions(
+            self.files[0],
+            self.columns,
+            self.header,
+            self.bounds,
+            self.scale,
+            self.invalid,
+            self.memory_limit,
+        )
+        prepared = table.read()
+        problem = TableProblem(as_records(prepared.working), self.algorithm)
+        found = prepared.table
+        return Opened(problem, found.columns, prepared.domain, found.n_invalid)
+
+    def _stream(self) -> Opened:
+        from dpkv.seeding.stream_problem import StreamProblem
+        from dpkv.tables import open_stream
+
+        bar = ProgressBar(f"reading {self.files[0].name}")
+        stream = open_stream(
+            self.files[0],
+            columns=options.split_columns(self.columns),
+            header=self.header,
+            bounds=None if self.bounds is None else options.parse_bounds(self.bounds),
+            scaled=self.scale,
+            invalid=self.invalid,
+            progress=bar.update,
+        )
+        problem = StreamProblem(
+            stream,
+            self.algorithm,
+            n_synopses=self.synopses,
+            builder=self.builder,
+            n_records=self.stream_length,
+        )
+        return Opened(problem, stream.columns, stream.domain)
+
+    def _file_shards(self) -> list[FileShard]:
+        from dpkv.domain import Domain
+        from dpkv.engine.shards import FileShard
+        from dpkv.tables.labels import column_names
+
+        names = options.split_columns(self.columns)
+        if names is None:
+            names = [name for name in column_names(self.files[0], self.header) if name != self.shard_by]
+        domain = None
+        if self.bounds is not None:
+            bounds = options.parse_bounds(self.bounds)
+            domain = Domain.bounded(bounds, len(names), scaled=self.scale, columns=names)
+        model = FileShard(
+            "",
+            tuple(names),
+            self.header,
+            domain,
+            self.invalid,
+            seed=self.seed,
+            memory_limit=options.memory_bytes(self.memory_limit),
+        )
+        return sharding.divided(model, self.files, self.shard_by, self.shards)
+
+    def _over_peers(self, peers: Peers, shard: FileShard) -> Opened:
+        from dpkv.engine.problems import PeerProblem, peer_bound, private_problem
+        from dpkv.validation import exact_eps
+
+        more: dict[str, Any] = {"engine": self.engine.engine, "shard_sizes": list(peers.sizes)}
+        problem = PeerProblem(peers, self.algorithm, coreset_size=self.coreset_size)
+        privacy = NOT_PRIVATE
+        if self.algorithm == "dk-private":
+            assert shard.domain is not None and self.eps is not None
+            problem = private_problem(
+                peers,
+                shard.domain,
+                exact_eps("--eps", self.eps),
+                self.n_clusters,
+                trusted_coordinator=self.trusted_coordinator,
+            )
+            assert problem.plan is not None
+            more["promise"] = problem.plan.to_dict()
+            privacy = SIMULATED
+        bound: Bound | None = None
+        if self.algorithm in ("dk-private", "dk-protected"):
+            spread = peers.spread()
+            more |= {"spread": spread, "spread_of": "of the nodes' records about their means"}
+
+            def bound(n_clusters: int, optimum: float) -> dict[str, Any]:
+                return peer_bound(problem, n_clusters, optimum, spread)
+
+        return Opened(problem, shard.columns, shard.domain, None, privacy, more, bound)

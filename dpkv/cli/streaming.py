@@ -1,0 +1,25 @@
+"""Options of ``dpkv seed`` for records that pass by once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+_PANEL = "Records in a stream"
+
+SynopsisCount = Annotated[
+    int | None,
+    typer.Option(help="Most points held (sk); 1000 or 20 k.", rich_help_panel=_PANEL),
+]
+BuilderName = Annotated[
+    str | None,
+    typer.Option(help="facility, reservoir or grid (sk).", rich_help_panel=_PANEL),
+]
+StreamLength = Annotated[
+    int | None,
+    typer.Option(
+        help="Records of the stream (ok from a pipe, to cut it into k minibatches).",
+        rich_help_panel=_PANEL,
+    ),
+]

@@ -1,0 +1,129 @@
+"""The algorithms that run over a stream, by name, as problems that trials can run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dpkv import kernels
+from dpkv.errors import UsageError
+from dpkv.kernels import Float64s, Floats
+from dpkv.seeding.online import ok_means
+from dpkv.seeding.online_facility import online_kmeans
+from dpkv.seeding.potentials import LloydResult, lloyd_iterations
+from dpkv.seeding.sharp import sharp_stream
+from dpkv.seeding.streaming import sk_means, stream_potentials
+from dpkv.seeding.trials import Found, Progress
+from dpkv.streams import Stream
+
+STREAM_ALGORITHMS = {
+    "sk": "sk-means++",
+    "ok": "ok-means++",
+    "kmeans-sharp": "k-means# on blocks",
+    "online-kmeans": "on-line k-means of Liberty, Sriharsha and Sviridenko",
+}
+"""What runs over a stream in one pass."""
+
+
+class StreamProblem:
+    """An algorithm on a stream. A file is read again for the potential; a pipe is gone by then."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        algorithm: str,
+        *,
+        n_synopses: int | None = None,
+        builder: str | None = None,
+        n_records: int | None = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.n_records: int | None = n_records
+        self._stream = stream
+        self._n_synopses = n_synopses
+        self._builder = builder or "facility"
+
+    def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
+        """Run the algorithm in one pass."""
+        found = _RUNS[self.algorithm](self, n_clusters, rng)
+        self.n_records = found.details["n_records"]
+        return found
+
+    def sk(self, n_clusters: int, rng: np.random.Generator) -> Found:
+        """Run sk-means++."""
+        made = sk_means(
+            self._stream,
+            n_clusters,
+            n_synopses=self._n_synopses,
+            builder=self._builder,
+            second_pass=self._stream.rereadable,
+            rng=rng,
+        )
+        points = len(made.synopses.points)
+        exact = "exact" if made.spread_is_exact else "at most this"
+        return Found(
+            made.centers,
+            {
+                "n_records": made.synopses.n_records,
+                "synopses": points,
+                "builder": self._builder,
+                "spread": made.spread,
+                "spread_is_exact": made.spread_is_exact,
+                "summary": f"{points} synopses ({self._builder}), spread {made.spread:.6g}, {exact}",
+            },
+        )
+
+    def ok(self, n_clusters: int, rng: np.random.Generator) -> Found:
+        """Run ok-means++ on k minibatches; a file's records are counted first."""
+        if self.n_records is None:
+            if not self._stream.rereadable:
+                raise UsageError(
+                    "ok needs --stream-length for a pipe, to cut it into k minibatches: say how "
+                    "many records will come."
+                )
+            self.n_records = sum(len(chunk) for chunk in self._stream.chunks())
+        made = ok_means(self._stream, n_clusters, n_records=self.n_records, rng=rng)
+        sizes = made.batch_sizes
+        summary = f"{len(sizes)} minibatches of {min(sizes)} to {max(sizes)} records"
+        details = {"n_records": made.n_records, "batch_sizes": list(sizes), "summary": summary}
+        return Found(made.centers, details)
+
+    def sharp(self, n_clusters: int, rng: np.random.Generator) -> Found:
+        """Run k-means# on blocks, then k-means++."""
+        made = sharp_stream(self._stream, n_clusters, rng=rng)
+        summary = f"{made.n_blocks} blocks, at most {made.most_held} weighted points held"
+        return Found(made.centers, {"n_records": made.n_records, "summary": summary})
+
+    def online(self, n_clusters: int, rng: np.random.Generator) -> Found:
+        """Run on-line k-means, which opens more than k centers."""
+        made = online_kmeans(self._stream, n_clusters, rng=rng)
+        summary = f"{len(made.centers)} centres for k = {n_clusters}, on-line cost {made.cost:.6g}"
+        return Found(made.centers, {"n_records": made.n_records, "summary": summary})
+
+    def potential(self, centers: Floats) -> float:
+        """Return phi of all records, NaN where the stream is gone."""
+        if not self._stream.rereadable:
+            return math.nan
+        return stream_potentials(self._stream, centers)[0]
+
+    def lloyd(self, centers: Floats, progress: Progress) -> LloydResult:
+        """Run Lloyd's iterations, a pass over the stream for each."""
+        start = np.asarray(centers, dtype=np.float64)
+        return lloyd_iterations(self._clusters, start, progress=progress)
+
+    def _clusters(self, centers: Float64s) -> tuple[Float64s, Float64s, float]:
+        sums, masses, phi = np.zeros_like(centers), np.zeros(len(centers)), 0.0
+        for chunk in self._stream.chunks():
+            some, counts, part = kernels.clusters(chunk, centers)
+            sums, masses, phi = sums + some, masses + counts, phi + part
+        return sums, masses, phi
+
+
+_RUNS: dict[str, Any] = {
+    "sk": StreamProblem.sk,
+    "ok": StreamProblem.ok,
+    "kmeans-sharp": StreamProblem.sharp,
+    "online-kmeans": StreamProblem.online,
+}
