@@ -71,9 +71,10 @@ def printed_streaming_bound(
 
 
 def online_bound(n_clusters: SupportsIndex, optimum: float, varsigma: float) -> float:
-    """Return `thOKM`: (2 + log k) (4 + 32 / varsigma^2) phi_opt; the stretching is 8/varsigma^2 - 1.
+    """Return `thOKM`: (2 + log k) (4 + 32 / varsigma^2) phi_opt.
 
-    A varsigma of 0 (a minibatch that misses a cluster) promises nothing: infinity.
+    The stretching is 8 / varsigma^2 - 1. A varsigma of 0 (a minibatch that misses a cluster)
+    promises nothing: infinity.
     """
     varsigma = non_negative_finite("varsigma", varsigma)
     if varsigma > 1.0:
@@ -223,5 +224,5 @@ def _count(name: str, value: int) -> int:
 
 def _over(numerator: float, base: float, power: int) -> float:
     """Return numerator / base^power, infinity where it leaves the floats."""
-    divisor = base**power if base > 1.0 or power == 1 else math.exp(power * math.log(base))
+    divisor = base**power
     return numerator / divisor if divisor > 0.0 else math.inf

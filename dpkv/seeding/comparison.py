@@ -81,10 +81,15 @@ class Comparison:
     """A row of Table `tcomp`."""
 
     label: str
-    reference: str
+    rival: str
     compared: str
     theirs: Entry
     ours: Entry
+
+    @property
+    def reference(self) -> str:
+        """Whose algorithm the rival is."""
+        return _REFERENCES[self.rival]
 
 
 BOUNDS = (
@@ -124,9 +129,16 @@ _KV_BOUND = Entry(
     "O(log k (phi_opt + m R^2/(eps + log m)^2))", bounds.kvariates_approximation, order=True
 )
 _NONE = Entry("none")
-_PARALLEL, _CORESETS = "k-means|| (Bahmani et al.)", "coresets (Balcan et al.)"
-_SHARP, _ONLINE = "k-means# (Ailon et al.)", "on-line (Liberty et al.)"
-_AGGREGATE, _SUBSPACE = "sample-aggregate (Nissim et al.)", "subspaces (Wang et al.)"
+_PARALLEL, _CORESETS, _SHARP = "k-means||", "coresets", "k-means#"
+_ONLINE, _AGGREGATE, _SUBSPACE = "on-line k-means", "sample-aggregate", "subspaces"
+_REFERENCES = {
+    _PARALLEL: "Bahmani, Moseley, Vattani, Kumar and Vassilvitskii 2012",
+    _CORESETS: "Balcan, Ehrlich and Liang 2013",
+    _SHARP: "Ailon, Jaiswal and Monteleoni 2009",
+    _ONLINE: "Liberty, Sriharsha and Sviridenko 2014",
+    _AGGREGATE: "Nissim, Raskhodnikova and Smith 2007",
+    _SUBSPACE: "Wang, Wang and Singh 2015",
+}
 _APPROXIMATION = "approximation bound"
 
 COMPARISONS = (
