@@ -20,6 +20,7 @@ import typer
 from dpkv import __version__
 from dpkv.cli import ledger
 from dpkv.cli.audit import audit
+from dpkv.cli.bounds import bounds
 from dpkv.cli.calibrate import calibrate
 from dpkv.cli.release import release, simulate
 from dpkv.cli.seed import seed
@@ -50,7 +51,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for _command in (calibrate, release, audit, verify, simulate, seed):
+for _command in (calibrate, release, audit, verify, simulate, seed, bounds):
     app.command(_command.__name__)(_interruptible(_command))
 
 _ledger = typer.Typer(

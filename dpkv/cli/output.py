@@ -44,14 +44,16 @@ def print_text(text: str) -> None:
     sys.stdout.write(text)
 
 
-def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: the first column to the left, numbers to the right."""
+def print_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, n_words: int = 1
+) -> None:
+    """Print a table: the first columns, of words, to the left, numbers to the right."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD)
     for position, name in enumerate(header):
-        table.add_column(name, justify="right" if position else "left")
+        table.add_column(name, justify="left" if position < n_words else "right")
     _print_titled(title, table, rows)
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpkv.cli import options, output, sharding
+from dpkv.cli import options, output, sharding, streaming
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.seed_sources import ALGORITHMS, NOT_PRIVATE, Opened, SeedOptions, streaming
+from dpkv.cli.seed_sources import ALGORITHMS, Opened, SeedOptions
 
 if TYPE_CHECKING:
     from dpkv.kernels import Floats

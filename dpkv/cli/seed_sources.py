@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpkv.cli import options, sharding
-from dpkv.cli import streaming as streaming
 from dpkv.cli.progress import ProgressBar
 from dpkv.cli.reading import TableOptions
 from dpkv.errors import ParameterError, UsageError
@@ -209,7 +208,9 @@ class SeedOptions:
 
         names = options.split_columns(self.columns)
         if names is None:
-            names = [name for name in column_names(self.files[0], self.header) if name != self.shard_by]
+            names = [
+                name for name in column_names(self.files[0], self.header) if name != self.shard_by
+            ]
         domain = None
         if self.bounds is not None:
             bounds = options.parse_bounds(self.bounds)

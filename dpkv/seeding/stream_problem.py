@@ -47,7 +47,7 @@ class StreamProblem:
 
     def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
         """Run the algorithm in one pass."""
-        found = _RUNS[self.algorithm](self, n_clusters, rng)
+        found: Found = _RUNS[self.algorithm](self, n_clusters, rng)
         self.n_records = found.details["n_records"]
         return found
 
@@ -63,6 +63,7 @@ class StreamProblem:
         )
         points = len(made.synopses.points)
         exact = "exact" if made.spread_is_exact else "at most this"
+        summary = f"{points} synopses ({self._builder}), spread {made.spread:.6g}, {exact}"
         return Found(
             made.centers,
             {
@@ -71,7 +72,7 @@ class StreamProblem:
                 "builder": self._builder,
                 "spread": made.spread,
                 "spread_is_exact": made.spread_is_exact,
-                "summary": f"{points} synopses ({self._builder}), spread {made.spread:.6g}, {exact}",
+                "summary": summary,
             },
         )
 

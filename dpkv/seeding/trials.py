@@ -33,7 +33,9 @@ class Found:
 class Problem(Protocol):
     """An algorithm and the records it runs on."""
 
-    algorithm: str
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's name."""
 
     @property
     def n_records(self) -> int | None:

@@ -5,6 +5,18 @@ workspace, so that memory stays bounded and later passes run at memory speed.
 """
 
 from dpkv.tables.prepared import Prepared, prepare, read_table
+from dpkv.tables.stream import RecordStream, open_stream
 from dpkv.tables.table import Progress, Source, Table, load, open_table
 
-__all__ = ["Prepared", "Progress", "Source", "Table", "load", "open_table", "prepare", "read_table"]
+__all__ = [
+    "Prepared",
+    "Progress",
+    "RecordStream",
+    "Source",
+    "Table",
+    "load",
+    "open_stream",
+    "open_table",
+    "prepare",
+    "read_table",
+]

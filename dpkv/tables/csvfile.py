@@ -26,6 +26,7 @@ from dpkv.errors import TableError
 from dpkv.kernels import N_THREADS
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.naming import choose_columns, default_names, is_number, not_numeric
+from dpkv.tables.pipe import Pipe
 from dpkv.tables.scan import walk_records
 
 BLOCK_BYTES = 1 << 23
@@ -47,10 +48,20 @@ class _Block:
 
 
 class CsvSource:
-    """A CSV file whose delimiter, header and columns are known."""
+    """A CSV file whose delimiter, header and columns are known.
 
-    def __init__(self, path: Path, columns: Sequence[str] | None, header: bool | None) -> None:
+    With a ``pipe`` its bytes are read instead, exactly once, and ``path`` is just a name for it.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Sequence[str] | None,
+        header: bool | None,
+        pipe: Pipe | None = None,
+    ) -> None:
         self.path = path
+        self._pipe = pipe
         self._delimiter, self._names = ",", tuple[str, ...]()  # until the first line is known
         first = self._first_line()
         self._delimiter = max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", first).count)
@@ -91,18 +102,23 @@ class CsvSource:
 
     def _refuse_binary(self, text: bytes) -> None:
         if b"\0" in text:
-            raise TableError(f"{self.path} is a binary file: give a CSV or Parquet table.")
+            give = "a CSV or Parquet table" if self._pipe is None else "CSV; Parquet must be a file"
+            raise TableError(f"{self.path} is a binary file: give {give}.")
 
     def _open(self) -> tuple[BinaryIO, BinaryIO]:
         """Return the stream of text bytes and the file under it, whose position is the progress."""
-        file = self.path.open("rb")
-        zipped = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        return (cast(BinaryIO, gzip.GzipFile(fileobj=file)) if zipped else file), file
+        file = self.path.open("rb") if self._pipe is None else self._pipe.open()
+        zipped = file.peek(2)[:2] == b"\x1f\x8b"
+        return (cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb")) if zipped else file), file
+
+    def _share(self, file: BinaryIO) -> float:
+        """Return how much of the file has been read; of a pipe nobody knows."""
+        if self._pipe is not None:
+            return 0.0
+        return min(1.0, file.tell() / max(1, self.path.stat().st_size))
 
     def _pieces(self, piece_bytes: int) -> Iterator[tuple[bytes, float]]:
         """Yield the bytes cut after whole records, with the share of the file read so far."""
-        size = max(1, self.path.stat().st_size)
         stream, file = self._open()
         rest = b""
         try:
@@ -116,7 +132,7 @@ class CsvSource:
                             "CSV table, or a quote in it is never closed."
                         )
                     if cut:
-                        yield rest[:cut], min(1.0, file.tell() / size)
+                        yield rest[:cut], self._share(file)
                         rest = rest[cut:]
         except (EOFError, zlib.error, gzip.BadGzipFile):
             raise TableError(f"{self.path} is damaged: its gzip data end too early.") from None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpkv.domain import Bounds, Domain, data_domain
 from dpkv.errors import DomainError, ParameterError
-from dpkv.kernels import Floats
+from dpkv.kernels import Float64s, Floats
 from dpkv.tables.store import MEMORY_LIMIT, map_rows
 from dpkv.tables.table import Progress, Source, Table, cannot_hold, load, open_table
 from dpkv.validation import one_of
@@ -46,13 +46,8 @@ def prepare(
     ``invalid`` says what happens to rows with NaN, infinity or a number beyond ±2^53: "refuse" the
     table, or map each such row to the "center" of the domain, a fixed rule that reveals nothing.
     """
-    one_of("invalid", invalid, ("refuse", "center"))
-    domain = _domain(source, bounds, scaled)
-    if invalid == "center" and domain is None:
-        raise ParameterError(
-            "bounds", "given when invalid is 'center'", None, "The centre must be public."
-        )
-    fill = domain.middle if domain is not None and invalid == "center" else None
+    domain = domain_of(source.columns, bounds, scaled)
+    fill = fill_of(domain, invalid)
     table = load(
         source, fill=fill, memory_limit=memory_limit, workspace=workspace, progress=progress
     )
@@ -68,17 +63,32 @@ def prepare(
     return Prepared(table, domain, working)
 
 
-def _domain(source: Source, bounds: Bounds | Domain | None, scaled: bool) -> Domain | None:
+def domain_of(
+    columns: Sequence[str], bounds: Bounds | Domain | None, scaled: bool
+) -> Domain | None:
+    """Return the domain that ``bounds`` give the columns, if there are any."""
     if bounds is None:
         return None
     if isinstance(bounds, Domain):
-        if bounds.n_features != len(source.columns):
+        if bounds.n_features != len(columns):
             raise DomainError(
-                f"the domain has {bounds.n_features} columns. Got a table of {len(source.columns)} "
+                f"the domain has {bounds.n_features} columns. Got a table of {len(columns)} "
                 "instead: give bounds for exactly the columns used."
             )
         return bounds
-    return Domain.bounded(bounds, len(source.columns), scaled=scaled, columns=source.columns)
+    return Domain.bounded(bounds, len(columns), scaled=scaled, columns=columns)
+
+
+def fill_of(domain: Domain | None, invalid: str) -> Float64s | None:
+    """Return what an unusable row becomes, or None where it is refused."""
+    one_of("invalid", invalid, ("refuse", "center"))
+    if invalid == "refuse":
+        return None
+    if domain is None:
+        raise ParameterError(
+            "bounds", "given when invalid is 'center'", None, "The centre must be public."
+        )
+    return domain.middle
 
 
 def read_table(

@@ -77,7 +77,7 @@ def open_table(
             return ParquetSource(path, columns)
         return CsvSource(path, columns, header)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
 def is_parquet(path: Path) -> bool:
@@ -109,14 +109,14 @@ def load(
     try:
         store = RecordStore(source.path, len(source.columns), recipe, memory_limit, Path(workspace))
     except OSError as error:
-        raise _unreadable(source.path, error) from None
+        raise unreadable(source.path, error) from None
     kept = store.earlier_copy()
     if kept is not None:
         return Table(kept.values, source.columns, kept.n_invalid, kept.path, reused=True)
     n_invalid = 0
     try:
-        for chunk in _readable(source):
-            n_invalid += _mend(chunk, fill, source)
+        for chunk in readable_chunks(source):
+            n_invalid += mend(chunk, fill, source)
             store.append(chunk.values)
             if progress is not None:
                 progress(chunk.share)
@@ -130,12 +130,12 @@ def load(
     return Table(copy.values, source.columns, n_invalid, copy.path)
 
 
-def _readable(source: Source) -> Iterator[Chunk]:
+def readable_chunks(source: Source) -> Iterator[Chunk]:
     """Yield the source's chunks; trouble with the file itself becomes a sentence about it."""
     try:
         yield from source.chunks()
     except OSError as error:
-        raise _unreadable(source.path, error) from None
+        raise unreadable(source.path, error) from None
 
 
 def cannot_hold(workspace: str | Path, path: Path, error: OSError) -> TableError:
@@ -144,11 +144,12 @@ def cannot_hold(workspace: str | Path, path: Path, error: OSError) -> TableError
     return TableError(f"the workspace {workspace} cannot hold a binary copy of {path}: {reason}.")
 
 
-def _unreadable(path: Path, error: OSError) -> TableError:
+def unreadable(path: Path, error: OSError) -> TableError:
+    """Return the error of a file that the system does not let us read."""
     return TableError(f"{path} cannot be read: {error.strerror or 'damaged file'}.")
 
 
-def _mend(chunk: Chunk, fill: Float64s | None, source: Source) -> int:
+def mend(chunk: Chunk, fill: Float64s | None, source: Source) -> int:
     """Refuse or replace the rows of ``chunk`` that cannot be used; return how many there were."""
     values = chunk.values
     usable = np.abs(values) <= LARGEST_MAGNITUDE  # false for NaN and infinity as well
