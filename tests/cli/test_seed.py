@@ -190,7 +190,7 @@ def test_an_unexpected_error_shows_no_message_of_its_own(tmp_path: Path) -> None
     program = (
         "import sys, dpkv.cli\n"
         "def broken(*a, **k): raise RuntimeError('record 123.456')\n"
-        "sys.modules['dpkv.cli.seed'].TableOptions = broken\n"
+        "sys.modules['dpkv.cli.seed_sources'].TableOptions = broken\n"
         f"sys.argv = ['dpkv', 'seed', {str(PATIENTS)!r}, '--k', '2']\n"
         "dpkv.cli.main()\n"
     )
