@@ -140,7 +140,7 @@ def test_paths_that_are_no_table(tmp_path, in_process):
     os.mkfifo(tmp_path / "pipe")
     for path, message in {
         "nowhere.csv": "nowhere.csv does not exist",
-        "folder": "folder is a directory",
+        "folder": "folder holds no table",
         "pipe": "pipe is not a regular file",
         "/dev/null": "/dev/null is not a regular file",
     }.items():
