@@ -155,7 +155,7 @@ def _show(result: dict[str, Any]) -> None:
     output.print_table(*_potentials(result))
     facts = _facts(result)
     if facts:
-        output.print_facts("", facts)
+        output.print_facts("how it ran", facts)
     columns = result["columns"][:_SHOWN_COLUMNS]
     centers = [
         [str(number), *(f"{x:.6g}" for x in center[:_SHOWN_COLUMNS])]

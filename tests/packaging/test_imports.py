@@ -19,6 +19,7 @@ PUBLIC = [
     "Domain",
     "DomainError",
     "DpkvError",
+    "EngineError",
     "KVariates",
     "L1Ball",
     "LedgerError",
@@ -39,10 +40,13 @@ PUBLIC = [
     "kvariates",
     "lloyd",
     "noise_terms",
+    "ok_means",
+    "open_stream",
     "potential",
     "read_table",
     "release",
     "simulate",
+    "sk_means",
 ]
 
 
