@@ -206,5 +206,6 @@ def _facts(result: dict[str, Any]) -> list[list[str]]:
         rows.append(["stream", best["summary"]])
     if result.get("bound"):
         bound = result["bound"]
-        rows.append(["bound", f"{bound['value']:.6g} on the expectation, {bound['of']}"])
+        value = "none" if bound["value"] is None else f"{bound['value']:.6g} on the expectation"
+        rows.append(["bound", f"{value}, {bound['of']}"])
     return rows

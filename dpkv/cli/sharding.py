@@ -134,12 +134,14 @@ class EngineOptions:
         from dpkv.engine.shards import load_all
 
         if self.engine == "dask":
+            bar = ProgressBar(f"{len(shards)} nodes at work")
             with dask_transport(
                 shards,
                 scheduler=self.scheduler,
                 n_workers=self.workers,
                 timeout=self.timeout,
                 tls=self._tls(),
+                waiting=bar.tick,
             ) as transport:
                 yield transport
             return
@@ -183,7 +185,9 @@ def divided(
     else:
         whole = replace(shard, path=str(files[0].resolve()))
         found = [whole] if parts is None else _in_parts(whole, parts)
-    return [replace(part, number=number) for number, part in enumerate(found)]
+    limit = shard.memory_limit if len(files) == 1 else shard.memory_limit // len(files)
+    numbered = enumerate(found)
+    return [replace(part, number=number, memory_limit=limit) for number, part in numbered]
 
 
 def _by_label(shard: FileShard, by: str) -> list[FileShard]:

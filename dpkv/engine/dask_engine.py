@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,8 @@ from dpkv.validation import positive_finite, whole_number
 DEFAULT_TIMEOUT = 300.0
 _CONNECT_WITHIN = 30.0
 _CLOSE_WITHIN = 10.0
-_KEPT_NODES = 64
+_KEPT_NODES = 10_000  # shards that are large are memory-mapped, so they cost little
+_PATIENCE = 1.0  # seconds between signs of life
 _INSTALL = "--engine dask needs pip install 'dpkv[dask]'."
 
 
@@ -74,11 +76,18 @@ def _node_of(shard: FileShard) -> Node:
 class DaskTransport:
     """Requests as Dask tasks, each shard's on one worker for as long as that lives."""
 
-    def __init__(self, client: Any, shards: Sequence[FileShard], timeout: float) -> None:
+    def __init__(
+        self,
+        client: Any,
+        shards: Sequence[FileShard],
+        timeout: float,
+        waiting: Callable[[], None] | None = None,
+    ) -> None:
         self.n_nodes = len(shards)
         self._client = client
         self._shards = list(shards)
         self._timeout = positive_finite("timeout", timeout)
+        self._waiting = waiting
         workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
         self._home = [workers[number % len(workers)] for number in range(self.n_nodes)]
 
@@ -116,7 +125,7 @@ class DaskTransport:
 
     def _result(self, node: int, future: Any) -> Any:
         try:
-            return future.result(timeout=self._timeout)
+            return self._awaited(future)
         except TimeoutError:
             raise EngineError(
                 f"node {node + 1} of {self.n_nodes} has not answered within {self._timeout:g} s: "
@@ -124,6 +133,19 @@ class DaskTransport:
             ) from None
         except (Exception, CancelledError) as error:
             raise _lost(error) from None
+
+    def _awaited(self, future: Any) -> Any:
+        """Wait with signs of life in between."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return future.result(timeout=max(0.0, min(left, _PATIENCE)))
+            except TimeoutError:
+                if left <= 0.0:
+                    raise
+                if self._waiting is not None:
+                    self._waiting()
 
 
 def _lost(error: BaseException) -> EngineError:
@@ -144,8 +166,12 @@ def dask_transport(
     n_workers: int | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     tls: Tls | None = None,
+    waiting: Callable[[], None] | None = None,
 ) -> Iterator[DaskTransport]:
-    """Connect to a scheduler, or start a cluster of this machine's own, for the time of a run."""
+    """Connect to a scheduler, or start a cluster of this machine's own, for the time of a run.
+
+    ``waiting`` is called every second while nodes are waited for.
+    """
     timeout = positive_finite("timeout", timeout)
     distributed = _distributed()
     security = None
@@ -162,7 +188,7 @@ def dask_transport(
         client = _client(distributed, address, min(timeout, _CONNECT_WITHIN), security)
         stack.callback(_quietly, client.close, timeout=_CLOSE_WITHIN)
         _await_worker(client, min(timeout, _CONNECT_WITHIN))
-        yield DaskTransport(client, shards, timeout)
+        yield DaskTransport(client, shards, timeout, waiting)
 
 
 def _distributed() -> Any:

@@ -52,8 +52,11 @@ class FileShard:
     memory_limit: int = MEMORY_LIMIT
 
     def load(self) -> Records:
-        """Read the table, bring it into its domain, and keep the part."""
-        return self._part(self._whole())
+        """Read the table, bring it into its domain, and keep the part, not the whole."""
+        part = self._part(self._whole())
+        if self.part is None or isinstance(part.original, np.memmap):
+            return part
+        return Records(part.original.copy(), part.working.copy())
 
     def _whole(self) -> Records:
         source = open_table(self.path, columns=self.columns, header=self.header)
