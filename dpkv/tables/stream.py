@@ -120,12 +120,13 @@ def _open_bytes(
     path = Path(source)
     try:
         if str(source) == "-":
-            path, stream = Path("standard input"), sys.stdin.buffer
+            path = Path("standard input")
+            pipe = Pipe(sys.stdin.buffer, str(path), owned=False)
         elif path.exists() and not path.is_file() and not path.is_dir():
-            stream = path.open("rb")
+            pipe = Pipe(path.open("rb"), str(path), owned=True)
         else:
             return open_table(path, columns=columns, header=header), True
-        return CsvSource(path, columns, header, Pipe(stream, str(path))), False
+        return CsvSource(path, columns, header, pipe), False
     except OSError as error:
         raise unreadable(path, error) from None
 
