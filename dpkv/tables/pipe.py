@@ -44,14 +44,18 @@ class Pipe:
         room[: len(piece)] = piece
         return len(piece)
 
-    def closed(self) -> None:
-        """Close the pipe itself after its reading, not after the look at its beginning."""
-        if self._openings > 1:
-            self.__del__()
-
-    def __del__(self) -> None:
+    def close(self) -> None:
+        """Close the pipe itself, if it is ours."""
         if self._owned:
             self._stream.close()
+
+    def end(self) -> None:
+        """Close the pipe after its reading, not after the look at its beginning."""
+        if self._openings > 1:
+            self.close()
+
+    def __del__(self) -> None:
+        self.close()  # one that was never read
 
 
 class _Opening(io.RawIOBase):
@@ -69,7 +73,7 @@ class _Opening(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             super().close()
-            self._pipe.closed()
+            self._pipe.end()
 
 
 def read_once(name: str) -> TableError:

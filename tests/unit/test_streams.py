@@ -252,6 +252,18 @@ def test_a_file_that_changes_between_two_passes_is_refused():
         all_of(stream)
 
 
+def test_a_file_that_disappears_is_refused(monkeypatch):
+    Path("table.csv").write_text(TEXT)
+    stream = open_stream("table.csv")
+    chunks = stream.chunks()
+    next(chunks)
+    Path("table.csv").unlink()
+    with pytest.raises(TableError, match="was changed while it was read"):
+        next(chunks)
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "standard input is closed" in refusal("-")
+
+
 def test_progress_is_told_for_a_file():
     Path("table.csv").write_text(TEXT)
     told: list[float] = []
