@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import re
 import zlib
 from collections import deque
@@ -115,7 +116,7 @@ class CsvSource:
         """Return how much of the file has been read; of a pipe nobody knows."""
         if self._pipe is not None:
             return 0.0
-        return min(1.0, file.tell() / max(1, self.path.stat().st_size))
+        return min(1.0, file.tell() / max(1, os.fstat(file.fileno()).st_size))
 
     def _pieces(self, piece_bytes: int) -> Iterator[tuple[bytes, float]]:
         """Yield the bytes cut after whole records, with the share of the file read so far."""

@@ -67,7 +67,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["seed", "--help"], ["release", "--help"], ["ledger", "--help"], ["--version"]],
+    [
+        ["--help"],
+        ["seed", "--help"],
+        ["release", "--help"],
+        ["bounds", "--help"],
+        ["ledger", "--help"],
+        ["--version"],
+    ],
 )
 def test_help_answers_before_anything_heavy_is_imported(arguments: list[str]) -> None:
     program = (
