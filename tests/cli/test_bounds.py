@@ -100,21 +100,8 @@ def test_a_word_in_place_of_a_number_is_a_usage_error(bounds):
 
 
 def test_numbers_beyond_all_measure_are_infinite_or_refused(bounds):
-    done = bounds(
-        *[
-            "--k",
-            "7",
-            "--m",
-            "90000",
-            "--phi-opt",
-            "1",
-            "--eps",
-            "1e-300",
-            "--radius",
-            "1e200",
-            "--json",
-        ]
-    )
+    arguments = "--k 7 --m 90000 --phi-opt 1 --eps 1e-300 --radius 1e200 --json"
+    done = bounds(*arguments.split())
     rows = {row["row"]: row for row in json.loads(done.stdout)["comparison"]}
     assert rows["beta"]["theirs"]["infinite"] is True
     assert refusal(bounds(*["--k", "7", "--phi-opt", "1.7e308", "--spread", "1e308"]))
