@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from dpkv.engine.node import Node
 from dpkv.engine.requests import Request
 from dpkv.engine.shards import FileShard, Records
 from dpkv.engine.transport import Failure, answer, opened
-from dpkv.errors import DpkvError, EngineError, UsageError
+from dpkv.errors import DpkvError, EngineError, ParameterError, UsageError
 from dpkv.validation import positive_finite, whole_number
 
 DEFAULT_TIMEOUT = 300.0
@@ -167,6 +168,8 @@ def dask_transport(
     security = None
     if tls is not None:
         security = _security(distributed, tls)
+    if scheduler is not None:
+        _check_address(scheduler, tls)
     _silence()
     with contextlib.ExitStack() as stack:
         address: Any = scheduler
@@ -206,6 +209,13 @@ def _security(distributed: Any, tls: Tls) -> Any:
         tls_worker_key=tls.key,
         require_encryption=True,
     )
+
+
+def _check_address(scheduler: str, tls: Tls | None) -> None:
+    scheme = "tcp" if tls is None else "tls"
+    if not re.fullmatch(rf"({scheme}://)?(\[[^\]/]+\]|[^:/\[\]]+):\d+", scheduler):
+        other = "--tls-ca, --tls-cert and --tls-key make it tls://" if tls is None else "TLS is on"
+        raise ParameterError("--scheduler", f"{scheme}://host:port ({other})", scheduler)
 
 
 def _local_cluster(distributed: Any, n_workers: int, security: Any) -> Any:

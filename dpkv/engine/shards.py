@@ -82,7 +82,7 @@ class FileShard:
             kept = np.flatnonzero(labels == self.label)
         part = Records(whole.original[kept], whole.working[kept])
         if not len(part.working):
-            raise TableError(f"{self.path}: shard {self.number + 1} has no records.")
+            raise TableError(f"{self.path}: shard {self.number + 1} has no records: use fewer.")
         return part
 
     def state(self) -> list[int]:

@@ -32,9 +32,10 @@ def read_labels(path: str | Path, column: str, header: bool | None = None) -> La
     path = Path(path)
     choose_columns(path, column_names(path, header), [column])
     try:
-        cells = (
-            _parquet_column(path, column) if is_parquet(path) else _csv_column(path, column, header)
-        )
+        if is_parquet(path):
+            cells = _parquet_column(path, column)
+        else:
+            cells = _csv_column(path, column, header)
     except DpkvError:
         raise
     except (ValueError, OSError):
@@ -52,5 +53,6 @@ def _csv_column(path: Path, column: str, header: bool | None) -> Labels:
 def _parquet_column(path: Path, column: str) -> Labels:
     cells = opened_parquet(path)[1].read(columns=[column]).column(0).to_pylist()
     texts = np.empty(len(cells), object)
-    texts[:] = ["" if cell is None or cell != cell else str(cell).strip() for cell in cells]
+    texts[:] = ["" if cell is None else str(cell).strip() for cell in cells]
+    texts[texts == "nan"] = ""  # a float column's missing cells
     return texts
