@@ -119,6 +119,8 @@ def _open_bytes(
 ) -> tuple[Source, bool]:
     path = Path(source)
     try:
+        if str(source) == "-" and sys.stdin is None:
+            raise TableError("standard input is closed: pipe the table in, or give a file.")
         if str(source) == "-":
             path, stream = Path("standard input"), sys.stdin.buffer
         elif path.exists() and not path.is_file() and not path.is_dir():

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.cluster import Cluster, running_cluster
-from support.run import dpkv, refusal
+from support.run import Run, dpkv, in_process, refusal
 
 from dpkv.engine import FileShard, LocalTransport, Node, Peers, dask_engine
 from dpkv.engine.problems import PeerProblem, private_problem
@@ -46,6 +46,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = folder / "parts" / f"part-{number}.parquet"
         pd.DataFrame(part, columns=COLUMNS).to_parquet(path)
     return folder
+
+
+@pytest.fixture
+def seed(
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    start = ("seed", str(folder / "parts"), "--k", str(K))
+    return in_process(monkeypatch, capsys, tmp_path, *start)
 
 
 @pytest.fixture(scope="module")
@@ -142,12 +153,16 @@ def test_a_folder_of_parquet_files_gives_what_the_whole_table_gives(
 
 
 def test_a_shard_that_workers_cannot_read_is_one_sentence(
-    cluster: Cluster, folder: Path, tmp_path: Path
+    cluster: Cluster,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pd.DataFrame(TABLE[:9], columns=["a", "b", "z"]).to_parquet(tmp_path / "odd.parquet")
     files = (folder / "parts" / "part-0.parquet", tmp_path / "odd.parquet")
     on = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", "60")
-    result = dpkv("seed", *files, "--k", "2", *on, cwd=tmp_path)
+    result = in_process(monkeypatch, capsys, tmp_path, "seed")(*files, "--k", "2", *on)
     assert 'odd.parquet has no column "c"' in refusal(result)
 
 
@@ -193,7 +208,7 @@ def write_certificate(folder: Path) -> dict[str, Path]:
     }
 
 
-def test_a_run_over_tls(folder: Path, tmp_path: Path) -> None:
+def test_a_run_over_tls(folder: Path, tmp_path: Path, seed: Run) -> None:
     files = write_certificate(tmp_path)
     tls = ("--tls-ca", files["--tls-ca-file"], "--tls-cert", files["--tls-cert"],
            "--tls-key", files["--tls-key"])  # fmt: skip
@@ -201,14 +216,13 @@ def test_a_run_over_tls(folder: Path, tmp_path: Path) -> None:
         assert cluster.address.startswith("tls://")
         on = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", "60")
         ours = seeded(folder / "parts", "--algorithm", "dk-protected", *on, *tls, cwd=tmp_path)
-        local = seeded(folder / "parts", "--algorithm", "dk-protected", cwd=tmp_path)
+        local = json.loads(seed("--algorithm", "dk-protected", "--json", "--seed", "1").stdout)
         assert ours["centers"] == local["centers"]
         assert ours["best_potential"] == local["best_potential"]
-        bare = ("--engine", "dask", "--timeout", "2", "--k", "2", "--scheduler")
-        without = dpkv("seed", folder / "parts", *bare, cluster.address, cwd=tmp_path)
-        assert "--scheduler must be tcp://host:port" in refusal(without)
+        bare = ("--engine", "dask", "--timeout", "2", "--scheduler")
+        assert "--scheduler must be tcp://host:port" in refusal(seed(*bare, cluster.address))
         plain = cluster.address.replace("tls://", "tcp://")
-        unsafe = dpkv("seed", folder / "parts", *bare, plain, cwd=tmp_path)
+        unsafe = dpkv("seed", folder / "parts", "--k", "2", *bare, plain, cwd=tmp_path)
         assert "does not answer within 2 s" in refusal(unsafe, exit_code=1)
 
 
@@ -225,11 +239,10 @@ def test_a_scheduler_that_never_answers(folder: Path, tmp_path: Path) -> None:
     )
 
 
-def test_no_scheduler_there(folder: Path, tmp_path: Path) -> None:
+def test_no_scheduler_there(seed: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
-    on = ("--engine", "dask", "--scheduler", address, "--timeout", "1")
-    result = dpkv("seed", folder / "parts", "--k", "2", *on, cwd=tmp_path)
+    result = seed("--engine", "dask", "--scheduler", address, "--timeout", "1")
     assert "does not answer within 1 s" in refusal(result, exit_code=1)
 
 
@@ -246,12 +259,11 @@ def asked_during(
 
 
 def test_no_worker_then_a_scheduler_that_stops_and_one_that_is_killed(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, seed: Run
 ) -> None:
     shards = shards_of(folder)
     with running_cluster(tmp_path, 0) as cluster:
-        on = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", "1")
-        result = dpkv("seed", folder / "parts", "--k", "2", *on, cwd=tmp_path)
+        result = seed("--engine", "dask", "--scheduler", cluster.address, "--timeout", "1")
         sentence = "the Dask scheduler has no worker, and none came within 1 s"
         assert sentence in refusal(result, exit_code=1)
 
