@@ -467,7 +467,7 @@ def test_a_domain_of_one_point_needs_no_noise() -> None:
     peers = Peers(LocalTransport(nodes))
     problem = private_problem(peers, domain, Decimal(1), 3, trusted_coordinator=False)
     assert problem.plan is not None and problem.plan.noise_scale == 0.0
-    found = problem.seed(3, np.random.default_rng(1))
+    found = problem.seed(3, np.random.default_rng(1), lambda _: None)
     assert problem.potential(found.centers) == 0.0
 
 
