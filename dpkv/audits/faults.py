@@ -91,7 +91,7 @@ def swapped_split(eps: Decimal, *, n_clusters: int, domain: Domain) -> Lloyd:
     right = Lloyd.calibrated(
         eps, n_clusters=n_clusters, grid=domain.grid(), neighbours=Neighbours.REPLACE_ONE
     )
-    counts, sums = (float(step.eps) for step in right.steps())
+    counts, sums = (float(step.eps or 0) for step in right.steps())
     d = domain.n_features
     return replace(
         right,

@@ -42,6 +42,7 @@ class Request:
     scale: bool
     invalid: str
     memory_limit: int
+    delta: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +140,7 @@ def opened(request: Request) -> Job:
         neighbours=request.neighbours,
         calibration=request.calibration,
         iterations=request.iterations,
+        delta=request.delta,
         bounds_share=request.bounds_share,
         scaled=request.scale,
         clamp=request.clamp,

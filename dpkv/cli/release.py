@@ -62,6 +62,10 @@ Gamma = Annotated[
     float | None, typer.Option(help="Smoothing of the D^2 picks (default: the calibration's, 0.1).")
 ]
 Iterations = Annotated[int | None, typer.Option(help="Iterations of --mechanism lloyd.")]
+Delta = Annotated[
+    float,
+    typer.Option(help="The chance with which the promise may fail, for Gaussian noise (synopsis)."),
+]
 Clamp = Annotated[bool, typer.Option("--clamp/--no-clamp", help="Move centres into the bounds.")]
 
 _SHOWN_COLUMNS = 3
@@ -83,6 +87,7 @@ def release(
     bounds_share: BoundsShare = 0.1,
     gamma: Gamma = None,
     iterations: Iterations = None,
+    delta: Delta = 0.0,
     clamp: Clamp = True,
     out: Annotated[
         Path, typer.Option(help="A new folder for the centres and their record.")
@@ -128,7 +133,7 @@ def release(
     target = output.check_new_folder(out)
     request = Request(
         k, data, eps, mechanism, calibration, neighbours, bounds, bounds_share, gamma, iterations,
-        clamp, options.split_columns(columns), header, scale, invalid, memory_limit,
+        clamp, options.split_columns(columns), header, scale, invalid, memory_limit, delta,
     )  # fmt: skip
     job = opened(request)
     ledger = Ledger(WORKSPACE)
@@ -181,6 +186,7 @@ def simulate(
     bounds_share: BoundsShare = 0.1,
     gamma: Gamma = None,
     iterations: Iterations = None,
+    delta: Delta = 0.0,
     clamp: Clamp = True,
     out: Annotated[
         Path, typer.Option(help="A new folder for the centres and their record.")
@@ -205,7 +211,7 @@ def simulate(
     target = output.check_new_folder(out)
     request = Request(
         k, data, eps, mechanism, calibration, neighbours, bounds, bounds_share, gamma, iterations,
-        clamp, options.split_columns(columns), header, scale, invalid, memory_limit,
+        clamp, options.split_columns(columns), header, scale, invalid, memory_limit, delta,
     )  # fmt: skip
     plan, records, _ = opened(request).read()
     with output.new_folder(target) as folder:
@@ -238,6 +244,8 @@ def _ledger_line(charging: Charging, record: ReleaseRecord, repeated: bool) -> s
 def _show(record: ReleaseRecord, ledger: str, files: list[Path]) -> None:
     plan = record.plan
     eps = f"eps = {plan.eps}" if record.guarantee.end_to_end else "none proved"
+    if record.guarantee.delta > 0:
+        eps += f", delta = {plan.delta}"
     rows = [
         ["centres", f"{plan.k}, by {record.title}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],

@@ -20,13 +20,24 @@ _KINDS: dict[str, type[Mechanism]] = {
 }
 MECHANISMS = tuple(_KINDS)
 """The names that a release accepts."""
+_USES_DELTA: tuple[str, ...] = ()
+_PURE = Decimal(0)
 _COVERS_ADD_REMOVE = (Laplace.name, Forgy.name, Lloyd.name)
 _NEEDS_M = "Their proofs take the number of records as public; under add/remove it is not."
 
 
-def check_request(name: str, neighbours: Neighbours, iterations: int | None = None) -> None:
+def check_request(
+    name: str,
+    neighbours: Neighbours,
+    iterations: int | None = None,
+    delta: Decimal = _PURE,
+) -> None:
     """Refuse what no mechanism of that name can do, before any data are read."""
     one_of("mechanism", name, MECHANISMS)
+    if delta > 0 and name not in _USES_DELTA:
+        raise ParameterError(
+            "delta", f"0 for mechanism {name!r}", f"{delta:f}", "Its guarantee is pure eps."
+        )
     if name not in _COVERS_ADD_REMOVE:
         refuse_add_remove(name, neighbours, f"{_NEEDS_M} {', '.join(_COVERS_ADD_REMOVE)} do.")
     if iterations is not None and name != Lloyd.name:
@@ -43,9 +54,10 @@ def calibrated(
     neighbours: Neighbours = Neighbours.REPLACE_ONE,
     gamma: float = DEFAULT_GAMMA,
     iterations: int | None = None,
+    delta: Decimal = _PURE,
 ) -> Mechanism:
-    """Return the mechanism of that name with the least noise that ``eps`` allows."""
-    check_request(name, neighbours, iterations)
+    """Return the mechanism of that name with the least noise that ``eps`` and ``delta`` allow."""
+    check_request(name, neighbours, iterations, delta)
     if name == KVariates.name:
         return KVariates.calibrated(
             eps, n_records=n_records, n_clusters=n_clusters, grid=grid, gamma=gamma

@@ -45,6 +45,7 @@ def guarantee(plan: Plan, mechanism: Mechanism, *, simulated: bool = False) -> G
     end_to_end = plan.end_to_end and mechanism.proof != "published" and not simulated
     return Guarantee(
         eps=float_above(plan.exact_eps) if end_to_end else None,
+        delta=float_above(plan.exact_delta) if end_to_end else 0.0,
         neighbours=plan.neighbours,
         end_to_end=end_to_end,
         proof=_proof(plan, mechanism),
@@ -71,11 +72,26 @@ def _statement(plan: Plan, simulated: bool) -> str:
             f"No end-to-end guarantee: the bounds were read from the data, which leaks them. The "
             f"centres are {CONDITIONAL}."
         )
-    factor = math.exp(float(plan.eps)) if float(plan.eps) < 700 else math.inf  # noqa: PLR2004
+    if plan.exact_delta > 0:
+        return _approximate(plan)
     return (
         f"The release is {plan.eps}-differentially private: {_RELATION[plan.neighbours]} changes "
-        f"the probability of any outcome by a factor of at most e^{plan.eps} = {factor:.4g}."
+        f"the probability of any outcome by a factor of at most e^{plan.eps} = {_factor(plan):.4g}."
     )
+
+
+def _approximate(plan: Plan) -> str:
+    """Return the statement of a release that is private but for a chance of delta."""
+    return (
+        f"The release is ({plan.eps}, {plan.delta})-differentially private: "
+        f"{_RELATION[plan.neighbours]} changes the probability of any outcome by a factor of at "
+        f"most e^{plan.eps} = {_factor(plan):.4g}, and by {plan.delta} beyond it."
+    )
+
+
+def _factor(plan: Plan) -> float:
+    """Return e^eps, infinite where floats end."""
+    return math.exp(float(plan.eps)) if float(plan.eps) < 700 else math.inf  # noqa: PLR2004
 
 
 def _assumptions(plan: Plan) -> tuple[str, ...]:

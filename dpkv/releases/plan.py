@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dpkv.calibration.amplified import DEFAULT_GAMMA
 from dpkv.domain import Domain
@@ -21,6 +21,7 @@ from dpkv.grid import GRID_BITS
 from dpkv.mechanisms import Neighbours, Split, as_neighbours, check_request
 from dpkv.releases.canonical import canonical, digest
 from dpkv.validation import (
+    exact_delta,
     exact_eps,
     non_negative,
     one_of,
@@ -47,6 +48,15 @@ class Frozen(BaseModel):
         return canonical(json.loads(self.model_dump_json(exclude=exclude)))
 
 
+def added_later(default: Any) -> Any:
+    """Return a field that schema version 1 got later.
+
+    It is left out of JSON at its default, so that texts, digests and signatures from before it was
+    there stay what they are.
+    """
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
 class Plan(Frozen):
     """A release that is asked for."""
 
@@ -54,6 +64,8 @@ class Plan(Frozen):
     k: int
     eps: str
     """A decimal number, exactly as asked for."""
+    delta: str = added_later("0")
+    """Likewise; 0 is pure eps."""
     columns: tuple[str, ...]
     """The columns that are used, in this order."""
     invalid: Literal["refuse", "center"] = "refuse"
@@ -87,6 +99,7 @@ class Plan(Frozen):
         calibration: str = "certified",
         gamma: float = DEFAULT_GAMMA,
         iterations: int | None = None,
+        delta: float | str | Decimal = 0,
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
         clamp: bool = True,
@@ -94,7 +107,8 @@ class Plan(Frozen):
         """Check what was asked for and write it down."""
         relation = as_neighbours(neighbours)
         scaled = getattr(domain, "scaled", scaled)
-        check_request(mechanism, relation, iterations)
+        chance = exact_delta("delta", delta)
+        check_request(mechanism, relation, iterations, chance)
         one_of("calibration", calibration, CALIBRATIONS)
         _check_published(mechanism, calibration, bounds)
         if iterations is not None:
@@ -103,6 +117,7 @@ class Plan(Frozen):
             mechanism=mechanism,
             k=_checked_k(k),
             eps=_plain(exact_eps("eps", eps)),
+            delta=_plain(chance),
             columns=printable_names("columns", columns),
             invalid=one_of("invalid", invalid, ("refuse", "center")),  # type: ignore[arg-type]
             neighbours=relation,
@@ -118,11 +133,14 @@ class Plan(Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_request(self.mechanism, self.neighbours, self.iterations)
+        chance = exact_delta("delta", self.delta)
+        check_request(self.mechanism, self.neighbours, self.iterations, chance)
         _check_published(self.mechanism, self.calibration, self.bounds)
         _checked_k(self.k)
         if self.eps != _plain(exact_eps("eps", self.eps)):
             raise ValueError("eps is not spelled plainly")
+        if self.delta != _plain(chance):
+            raise ValueError("delta is not spelled plainly")
         _checked_gamma(self.gamma)
         if self.iterations is not None:
             _checked_iterations(self.iterations)
@@ -147,6 +165,11 @@ class Plan(Frozen):
         return Decimal(self.eps)
 
     @property
+    def exact_delta(self) -> Decimal:
+        """The delta of the whole release."""
+        return Decimal(self.delta)
+
+    @property
     def split(self) -> Split:
         """The parts of eps: for the centers, or for the bounds and then the centers."""
         if self.bounds_share is None:
@@ -164,9 +187,9 @@ class Plan(Frozen):
         return digest(self.canonical())
 
 
-def _plain(eps: Decimal) -> str:
+def _plain(number: Decimal) -> str:
     """Return a decimal without exponent or idle zeros."""
-    text = format(eps, "f")
+    text = format(number, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

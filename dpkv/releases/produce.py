@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +60,8 @@ from dpkv.seeding.nearest import row_chunks
 from dpkv.tables.centers import centers_csv
 from dpkv.tables.store import map_rows
 from dpkv.validation import cluster_count
+
+_UP = Context(prec=200, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +133,7 @@ def carry_out(
         dataset=charging.dataset,
         label=records.label,
         eps=plan.exact_eps,
+        delta=plan.exact_delta,
         neighbours=plan.neighbours.value,
         end_to_end=plan.end_to_end,
         plan_digest=plan.digest,
@@ -263,6 +266,7 @@ def mechanism_of(plan: Plan, grid: Grid, n_records: int) -> Mechanism:
         neighbours=plan.neighbours,
         gamma=plan.gamma,
         iterations=plan.iterations,
+        delta=plan.exact_delta,
     )
 
 
@@ -359,8 +363,13 @@ def spent(finder: PrivateBounds | None, mechanism: Mechanism) -> float | None:
 
 
 def total_cost(finder: PrivateBounds | None, mechanism: Mechanism) -> Decimal:
-    """Return what finding the bounds and the centers cost together, rounded up."""
-    return cost_of(all_steps(finder, mechanism))
+    """Return what finding the bounds and the centers cost together, rounded up.
+
+    Pure prices add up exactly. One that holds with a delta is worked out on its own first.
+    """
+    if finder is not None and mechanism.delta > 0:
+        return _UP.add(finder.cost(), mechanism.cost())
+    return cost_of(all_steps(finder, mechanism), mechanism.delta)
 
 
 def _reference(entry: Entry) -> LedgerReference:
@@ -368,6 +377,7 @@ def _reference(entry: Entry) -> LedgerReference:
         number=entry.number,
         digest=entry.digest,
         charged=f"{entry.eps:f}",
+        charged_delta=f"{entry.delta:f}",
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from dpkv.domain import Box, Domain
 from dpkv.errors import BrokenLedgerError, DpkvError, UsageError
 from dpkv.grid import Grid
-from dpkv.ledger import Entry, Ledger, charge_units
+from dpkv.ledger import Entry, Ledger, charge_units, delta_charge_units
 from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, from_description
 from dpkv.mechanisms.bounds import N_BINS, bin_edges
 from dpkv.releases.canonical import digest
@@ -173,7 +173,10 @@ class _Verification:
             raise _UnknownError("no figure can be proved for the published noise")
         cost = total_cost(self.finder, self.mechanism)
         _must(cost <= plan.exact_eps, f"the steps cost {cost:.6g}, above eps = {plan.eps}")
-        return f"all steps cost {total:.6g} of eps = {plan.eps} ({plan.neighbours.value})"
+        chance = Decimal(self.mechanism.delta)
+        _must(chance <= plan.exact_delta, f"the steps need a delta above {plan.delta}")
+        beyond = f", delta = {plan.delta}" if plan.exact_delta > 0 else ""
+        return f"all steps cost {total:.6g} of eps = {plan.eps}{beyond} ({plan.neighbours.value})"
 
     def promise(self) -> str:
         record = self.record
@@ -219,6 +222,8 @@ class _Verification:
         plan = self.record.plan
         due = charge_units(plan.exact_eps, plan.neighbours.value)
         _must(Decimal(stated.charged).scaleb(9) == due, "the charge is misstated")
+        beyond = delta_charge_units(plan.exact_delta, plan.exact_eps, plan.neighbours.value)
+        _must(Decimal(stated.charged_delta).scaleb(18) == beyond, "the charge is misstated")
         if self.workspace is None or not _has_ledger(self.workspace):
             raise _UnknownError("no ledger here: ask the curator")
         entries = self._entries()
@@ -254,6 +259,7 @@ class _Verification:
         _must(entry.release_id == self.record.release_id, "the entry is of another release")
         _must(entry.plan_digest == plan.digest, "the entry was charged for another plan")
         _must(f"{entry.eps:f}" == stated.charged, "the charge is misstated")
+        _must(f"{entry.delta:f}" == stated.charged_delta, "the charge is misstated")
 
     def kept_copy(self) -> str:
         name = self.record.release_id
