@@ -13,6 +13,7 @@ from dpkv.mechanisms.kvariates import Algorithm0, Forgy, KVariates, Laplace, Pub
 from dpkv.mechanisms.lloyd import Lloyd
 from dpkv.mechanisms.mechanism import Mechanism, Neighbours, Noise, Step, as_neighbours
 from dpkv.mechanisms.split import Split
+from dpkv.mechanisms.synopsis import Synopsis
 
 __all__ = [
     "MECHANISMS",
@@ -29,6 +30,7 @@ __all__ = [
     "Published",
     "Split",
     "Step",
+    "Synopsis",
     "as_neighbours",
     "calibrated",
     "check_request",

@@ -13,16 +13,17 @@ from dpkv.mechanisms.gupt import Gupt
 from dpkv.mechanisms.kvariates import Forgy, KVariates, Laplace, Published
 from dpkv.mechanisms.lloyd import Lloyd
 from dpkv.mechanisms.mechanism import Mechanism, Neighbours, refuse_add_remove
+from dpkv.mechanisms.synopsis import Synopsis
 from dpkv.validation import one_of
 
 _KINDS: dict[str, type[Mechanism]] = {
-    kind.name: kind for kind in (KVariates, Laplace, Forgy, Gupt, Lloyd)
+    kind.name: kind for kind in (KVariates, Laplace, Forgy, Gupt, Lloyd, Synopsis)
 }
 MECHANISMS = tuple(_KINDS)
 """The names that a release accepts."""
-_USES_DELTA: tuple[str, ...] = ()
+_USES_DELTA = (Synopsis.name,)
 _PURE = Decimal(0)
-_COVERS_ADD_REMOVE = (Laplace.name, Forgy.name, Lloyd.name)
+_COVERS_ADD_REMOVE = (Laplace.name, Forgy.name, Lloyd.name, Synopsis.name)
 _NEEDS_M = "Their proofs take the number of records as public; under add/remove it is not."
 
 
@@ -64,6 +65,10 @@ def calibrated(
         )
     if name == Gupt.name:
         return Gupt.calibrated(eps, n_records=n_records, n_clusters=n_clusters, grid=grid)
+    if name == Synopsis.name:
+        return Synopsis.calibrated(
+            eps, n_clusters=n_clusters, grid=grid, neighbours=neighbours, delta=delta
+        )
     if name == Lloyd.name:
         return Lloyd.calibrated(
             eps,

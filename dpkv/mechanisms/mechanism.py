@@ -88,7 +88,7 @@ class Noise:
         return math.sqrt(2.0 * math.exp(-1.0 / self.scale)) / -math.expm1(-1.0 / self.scale)
 
 
-Proof = Literal["theorem-a", "local", "sensitivity", "published"]
+Proof = Literal["theorem-a", "local", "sensitivity", "synopsis", "published"]
 
 
 @dataclass(frozen=True)

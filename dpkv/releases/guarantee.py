@@ -14,6 +14,8 @@ NOT_RELEASABLE = "a seeded simulation, not releasable: whoever knows the seed ca
 _PROOFS = {
     "theorem-a": "Theorem A: sampling amplification of every round (dpkv/calibration/amplified.py)",
     "local": "every centre is a noisy record, whichever was picked (dpkv/mechanisms/kvariates.py)",
+    "synopsis": "cells, counts and Lloyd steps add up, the tree by a certified sum "
+    "(dpkv/mechanisms/synopsis)",
     "published": "none: the noise is the paper's, as printed",
 }
 _SENSITIVITY = {
