@@ -21,6 +21,8 @@ _KINDS: dict[str, type[Mechanism]] = {
 }
 MECHANISMS = tuple(_KINDS)
 """The names that a release accepts."""
+AUTO = "auto"
+"""The name that stands for the mechanism of least predicted error."""
 _USES_DELTA = (Synopsis.name,)
 _PURE = Decimal(0)
 _COVERS_ADD_REMOVE = (Laplace.name, Forgy.name, Lloyd.name, Synopsis.name)
@@ -34,7 +36,11 @@ def check_request(
     delta: Decimal = _PURE,
 ) -> None:
     """Refuse what no mechanism of that name can do, before any data are read."""
-    one_of("mechanism", name, MECHANISMS)
+    one_of("mechanism", name, (*MECHANISMS, AUTO))
+    if name == AUTO:
+        if iterations is not None:
+            raise ParameterError("iterations", "left out unless mechanism is 'lloyd'", iterations)
+        return
     if delta > 0 and name not in _USES_DELTA:
         raise ParameterError(
             "delta", f"0 for mechanism {name!r}", f"{delta:f}", "Its guarantee is pure eps."

@@ -64,7 +64,8 @@ def release(
     bounds : where records may lie: low, high for all columns, one pair a column, a mapping or a
         ``Domain``; "private" finds them with a share of eps; "data" reads them off the records,
         which leaks, and everything written says so.
-    mechanism : "kvariates", "laplace", "forgy", "gupt" or "lloyd".
+    mechanism : "kvariates", "laplace", "forgy", "gupt", "lloyd" or "synopsis"; or "auto", the one
+        of least predicted error, from public facts alone.
     neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
     calibration : "certified", or "published" for the paper's own noise, which is conditional on
         the data and no end-to-end guarantee.

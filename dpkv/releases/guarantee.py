@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpkv.calibration.amplified import float_above
-from dpkv.mechanisms import Mechanism, Neighbours
+from dpkv.mechanisms import Mechanism, Neighbours, Synopsis
 from dpkv.releases.plan import Frozen, Plan
 
 CONDITIONAL = "conditional on the data, not an end-to-end guarantee"
@@ -107,9 +107,15 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         "a person is one record: someone with several records is protected for one of them",
         bounds,
         "the curator's machine, the operating system's randomness and OpenDP's sampler are sound",
-        "only the centres and this record are published: not the time it took, not the workspace",
+        f"only {_published(plan)} are published: not the time it took, not the workspace",
         "other releases of the same data add up: the ledger keeps their sum",
     )
+
+
+def _published(plan: Plan) -> str:
+    if plan.mechanism == Synopsis.name:
+        return "the centres, the private synopsis and this record"
+    return "the centres and this record"
 
 
 def not_protected(plan: Plan) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from dpkv.calibration.amplified import DEFAULT_GAMMA
 from dpkv.domain import Domain
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import GRID_BITS
-from dpkv.mechanisms import Neighbours, Split, as_neighbours, check_request
+from dpkv.mechanisms import AUTO, Neighbours, Split, as_neighbours, check_request
 from dpkv.releases.canonical import canonical, digest
 from dpkv.validation import (
     exact_delta,
@@ -61,6 +61,8 @@ class Plan(Frozen):
     """A release that is asked for."""
 
     mechanism: str = "kvariates"
+    chosen: str | None = added_later(None)
+    """Why this mechanism, where it was left to dpkv."""
     k: int
     eps: str
     """A decimal number, exactly as asked for."""
@@ -155,6 +157,8 @@ class Plan(Frozen):
             raise ValueError("a share for bounds belongs to bounds that are found privately")
         if self.bounds_share is not None:
             _checked_share(self.bounds_share)
+        if self.mechanism == AUTO and self.chosen is not None:
+            raise ValueError("a reason belongs to a mechanism that was chosen")
         if self.eps_tilde is not None and self.calibration != "published":
             raise ValueError("a published eps~ belongs to the published calibration")
         return self

@@ -147,6 +147,8 @@ class ReleaseRecord(Frozen):
     clamped: bool
     centers_digest: str
     """SHA-256 of the centers as CSV text."""
+    synopsis_digest: str | None = added_later(None)
+    """SHA-256 of the private synopsis that belongs to the release, where there is one."""
     ledger: LedgerReference | None
     signature: Signature | None = None
 
