@@ -232,10 +232,8 @@ class Synopsis(Mechanism):
         return self._run_with_cells(points, entropy)
 
     def _run_with_cells(self, points: Integers, entropy: Entropy) -> tuple[Integers, PrivateCells]:
-        n_records = self._number_of(points, entropy)
-        space = self.space_for(n_records)
-        mapped = space.apply(points)
-        cells = self._cells(mapped, space, n_records, entropy)
+        cells, mapped = self.private_cells(points, entropy)
+        space = cells.space
         found = weighted_points(cells, self.n_clusters)
         heads = cluster(found, self.n_clusters, entropy.generator())
         estimate = opening_estimate(found, heads, cells, self.grid)
@@ -244,10 +242,21 @@ class Synopsis(Mechanism):
                 labels = refine.labels_of(mapped, np.rint(heads).astype(np.int64))
             else:
                 labels = refine.labels_of(points, estimate.centers)
-            estimate = refine.lloyd_step(
-                points, labels, estimate, self.step_noise, self.grid, entropy
-            )
+            estimate = self.lloyd_step(points, labels, estimate, entropy)
         return estimate.centers, cells
+
+    def private_cells(self, points: Integers, entropy: Entropy) -> tuple[PrivateCells, Integers]:
+        """Return the private cells, and the records mapped to where cells are (which stay)."""
+        n_records = self._number_of(points, entropy)
+        space = self._space_for(n_records)
+        mapped = space.apply(points)
+        return self._cells(mapped, space, n_records, entropy), mapped
+
+    def lloyd_step(
+        self, points: Integers, labels: Integers, before: refine.Estimate, entropy: Entropy
+    ) -> refine.Estimate:
+        """Return the centers after one private Lloyd step."""
+        return refine.lloyd_step(points, labels, before, self.step_noise, self.grid, entropy)
 
     def _number_of(self, points: Integers, entropy: Entropy) -> float:
         """Return the number of records where that is public, and a noisy one where it is not."""
@@ -256,7 +265,7 @@ class Synopsis(Mechanism):
         noisy = entropy.add_laplace(np.asarray([len(points)]), self.root_scale)
         return max(1.0, float(noisy[0]))
 
-    def space_for(self, n_records: float) -> PublicMap:
+    def _space_for(self, n_records: float) -> PublicMap:
         """Return the map to cells for about so many records."""
         if not self.project:
             return public_map(self.grid, self.grid.n_features)

@@ -25,7 +25,7 @@ one across two clusters by sqrt(2). All else is post-processing."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -97,19 +97,34 @@ def lloyd_step(
 ) -> Estimate:
     """Return the centers after one private step."""
     edges = bin_edges(grid, squared=noise.gaussian)
-    histogram = _noisy_histogram(points, labels, before.centers, edges, noise, entropy)
+    histogram = noisy_histogram(points, labels, before.centers, edges, noise, entropy)
     counts, count_variance = _combined(histogram, before, noise)
+    known = replace(before, counts=counts, count_variance=count_variance)
     radii = chosen_radii(histogram, counts, edges, noise, before.variance)
+    return moved_centers(points, labels, known, radii, noise, grid, entropy)
+
+
+def moved_centers(
+    points: Integers,
+    labels: Integers,
+    before: Estimate,
+    radii: Integers,
+    noise: StepNoise,
+    grid: Grid,
+    entropy: Entropy,
+) -> Estimate:
+    """Return the centers moved by their noisy mean residuals; ``radii`` must be private already."""
+    counts = before.counts
     sums = _noisy_sums(points, labels, before.centers, radii, noise, entropy)
     of_noise = (noise.sum_sd() * radii / counts) ** 2
     trust = before.variance / (before.variance + of_noise)
     moved = before.centers + (trust / counts)[:, np.newaxis] * sums
     left = np.maximum(trust * of_noise + _LEFT * before.variance, _LEAST_VARIANCE)
     centers = grid.clip(np.rint(moved).astype(np.int64))
-    return Estimate(centers, counts, count_variance, left)
+    return replace(before, centers=centers, variance=left)
 
 
-def _noisy_histogram(
+def noisy_histogram(
     points: Integers,
     labels: Integers,
     centers: Integers,
@@ -117,6 +132,7 @@ def _noisy_histogram(
     noise: StepNoise,
     entropy: Entropy,
 ) -> Integers:
+    """Return how many residuals of every cluster are in every bin of norms, noisy."""
     counts = np.zeros((_PARTS, len(centers), len(edges)), np.int64)
     arrays = points, labels, centers, edges, noise.gaussian, counts
     kernels.over_blocks(norm_histograms, _PARTS, points.size, *arrays, _PARTS)
