@@ -31,6 +31,7 @@ from dpkv.noise import SeededEntropy
 TELLING_EPS = Decimal(2)
 FEWEST_RUNS = 10_000
 _NEXT_TO_NOTHING = 1e12  # a scale of noise that hides whatever it is added to
+_ALL_RECORDS = 2**40  # in one first cell: all of the tree is tested
 _FEW, _SOME = 3, 200
 
 
@@ -111,7 +112,7 @@ def _focused(mechanism: Synopsis, times: float, scale: str, part: str) -> Synops
     else:
         share = float(step.eps or 0) / float(mechanism.cost()) / times
     changed = {scale: getattr(mechanism, scale) * share}
-    return _others_silent(mechanism, n_clusters=1, n_steps=1, first_cell=1, **changed)
+    return _others_silent(mechanism, n_clusters=1, n_steps=1, first_cell=1, least_cell=1, **changed)
 
 
 def _focused_tree(mechanism: Synopsis, times: float) -> Synopsis:
@@ -122,11 +123,19 @@ def _focused_tree(mechanism: Synopsis, times: float) -> Synopsis:
         levels=mechanism.levels,
         neighbours=mechanism.neighbours,
     )
-    return _others_silent(mechanism, tree_scale=test.scale, decay=test.decay, floor=test.floor)
+    return _others_silent(
+        mechanism,
+        tree_scale=test.scale,
+        decay=test.decay,
+        floor=test.floor,
+        most_threshold=None,
+        first_cell=_ALL_RECORDS,
+        least_cell=_ALL_RECORDS,
+    )
 
 
-def _others_silent(mechanism: Synopsis, **changes: float) -> Synopsis:
-    silent: dict[str, float] = {
+def _others_silent(mechanism: Synopsis, **changes: float | None) -> Synopsis:
+    silent: dict[str, float | None] = {
         "tree_scale": mechanism.tree_scale,
         "count_scale": _NEXT_TO_NOTHING,
         "norm_scale": _NEXT_TO_NOTHING,

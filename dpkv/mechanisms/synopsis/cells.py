@@ -118,7 +118,7 @@ def _totals(children, raw, scale, stands_out):  # type: ignore[no-untyped-def]
     n_cells = len(children)
     totals, leaves = np.zeros(n_cells), np.zeros(n_cells)
     seen = np.zeros(n_cells, np.bool_)
-    lead = math.log((n_cells + 1) / 2.0 + 1.0)  # the largest of so many noises is about that
+    lead = math.log((n_cells + 1) / 2.0 + 1.0) + 1.0  # above the largest of so many noises
     for cell in range(n_cells - 1, -1, -1):
         child = children[cell]
         if child < 0:

@@ -107,7 +107,7 @@ def calibrated_test(
         raise ParameterError("eps", "large enough for a finite noise", f"{eps:f}")
 
     def free(scale: float) -> TreeTest:
-        return TreeTest(scale, round(decay * scale), round(floor * scale), levels)
+        return TreeTest(scale, max(1, round(decay * scale)), max(1, round(floor * scale)), levels)
 
     rough = _least_noise(free, eps, neighbours, 0.5 / float(eps), farthest)
     # Rounding made steps in the price: once both are whole numbers, less noise may do.

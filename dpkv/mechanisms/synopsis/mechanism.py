@@ -12,16 +12,15 @@ hand, and their prices add up. With changed = 1 for add/remove and 2 for replace
 
 - The number of records changes by 1 under add/remove: 1 / root_scale. Under replace-one it is
   public and nothing is spent on it.
-- The tree costs what ``certificate.py`` proves. How deep its public first levels go is decided by
-  the number of records, noisy or public.
+- The tree costs what ``certificate.py`` proves. How deep its public first levels go, and the
+  threshold, are decided by the number of records, noisy or public.
 - A record is in one leaf. Counts change by ``changed`` in L1: changed / count_scale.
 - A record's place in its leaf has L1 norm at most ``reach``, whatever the leaf (rounded toward
   zero). Under replace-one two leaves change by that, or one by twice that: changed reach over the
   noise of scale mean_scale times reach, which is changed / mean_scale.
 - A Lloyd step costs what ``refine.py`` proves.
-- The map to cells depends on public numbers and, in many columns, on the number of records as
-  above. Thresholds, mass handed down, seeding, swaps, radii and blending use what is released
-  already.
+- The map to cells depends on public numbers alone. Thresholds, mass handed down, seeding, swaps,
+  radii and blending use what is released already.
 
 Counts, sums and scores are integers, every sum is exact whatever the order of the records, and all
 noise is discrete: no probability passes through a float. Under add/remove nothing else depends on
@@ -30,6 +29,7 @@ the number of records.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
@@ -56,13 +56,15 @@ from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints, weighte
 from dpkv.mechanisms.synopsis.certificate import TreeTest, calibrated_test
 from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.mechanisms.synopsis.passes import UNIT
-from dpkv.mechanisms.synopsis.projection import PublicMap, projected_dimensions, public_map
-from dpkv.mechanisms.synopsis.settings import Layout, layout
+from dpkv.mechanisms.synopsis.projection import PublicMap, public_map
+from dpkv.mechanisms.synopsis.settings import Layout, cell_dimensions, layout
 from dpkv.mechanisms.synopsis.tree import first_levels, grow
 from dpkv.noise import Entropy, smallest_scale
 from dpkv.validation import float_below, non_negative_finite, positive_finite, whole_number
 
-_MEAN_REACH = 0.6  # of the dimensions: the L1 norm that places are cut to, in half sides
+_CELLS_A_CLUSTER, _LEAVES_A_CLUSTER = 6, 16
+_MEAN_THRESHOLD = 10.0  # scales of a place's noise: leaves with fewer records have no use for it
+_MEAN_REACH = 0.5  # of the dimensions: the L1 norm that places are cut to, in half sides
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,12 @@ class Synopsis(Mechanism):
     floor: int
     levels: int
     threshold: int
+    most_threshold: int | None
+    """The threshold rises up to this one as far as the number of records allows; None: it stays."""
     first_cell: int
-    """Records that a cell of the public first grid has on average."""
+    """Records that a cell of the public first grid has on average, ..."""
+    least_cell: int
+    """... or at least this many where k clusters need more cells."""
     count_scale: float
     mean_scale: float | None
     """None where places are not asked for."""
@@ -86,8 +92,8 @@ class Synopsis(Mechanism):
     sum_scale: float
     delta_spent: float
     """Above 0 where the sums have Gaussian noise."""
-    project: int
-    """1 where cells are made of fewer dimensions than there are columns."""
+    n_dimensions: int
+    """Of the cells: as many as there are columns, or fewer."""
 
     name: ClassVar[str] = "synopsis"
     title: ClassVar[str] = "private synopsis: adaptive cells, sk-means++, private Lloyd steps"
@@ -105,8 +111,11 @@ class Synopsis(Mechanism):
             positive_finite("mean_scale", self.mean_scale)
         whole_number("n_steps", self.n_steps, at_least=1)
         whole_number("threshold", self.threshold, at_least=0)
+        if self.most_threshold is not None:
+            whole_number("most_threshold", self.most_threshold, at_least=0)
         whole_number("first_cell", self.first_cell, at_least=1)
-        whole_number("project", self.project, at_least=0)
+        whole_number("least_cell", self.least_cell, at_least=1)
+        whole_number("n_dimensions", self.n_dimensions, at_least=1)
         non_negative_finite("delta_spent", self.delta_spent)
 
     @classmethod
@@ -132,6 +141,10 @@ class Synopsis(Mechanism):
             neighbours=neighbours,
         )
         count_scale = smallest_scale(changed, float_below(budget.counts))
+        mean_scale = None
+        if budget.means is not None:
+            mean_scale = smallest_scale(changed, float_below(budget.means))
+        dimensions = cell_dimensions(grid.n_features)
         sum_scale, spent = _sum_noise(budget, shape, changed, grid.n_features, delta)
         return cls(
             n_clusters=n_clusters,
@@ -143,16 +156,18 @@ class Synopsis(Mechanism):
             floor=test.floor,
             levels=test.levels,
             threshold=_whole(shape.threshold * count_scale),
-            first_cell=max(1, _whole(shape.first_cell * changed / float(eps))),
+            most_threshold=None
+            if mean_scale is None
+            else _whole(_MEAN_THRESHOLD * _MEAN_REACH * dimensions * mean_scale),
+            first_cell=_whole(shape.first_cell * changed / float(eps)),
+            least_cell=_whole(shape.least_cell * changed / float(eps)),
             count_scale=count_scale,
-            mean_scale=None
-            if budget.means is None
-            else smallest_scale(changed, float_below(budget.means)),
+            mean_scale=mean_scale,
             n_steps=shape.n_steps,
             norm_scale=smallest_scale(changed, float_below(budget.norms)),
             sum_scale=sum_scale,
             delta_spent=spent,
-            project=int(shape.project),
+            n_dimensions=dimensions,
         )
 
     @property
@@ -173,7 +188,14 @@ class Synopsis(Mechanism):
     @property
     def step_noise(self) -> refine.StepNoise:
         """The noise of a Lloyd step."""
-        return refine.StepNoise(self.norm_scale, self.sum_scale, gaussian=self.delta_spent > 0)
+        shape = layout(self.grid.n_features)
+        return refine.StepNoise(
+            self.norm_scale,
+            self.sum_scale,
+            gaussian=self.delta_spent > 0,
+            bias=shape.bias,
+            stretch=shape.stretch,
+        )
 
     def steps(self) -> tuple[Step, ...]:
         """Return the parts in the order in which they are run."""
@@ -215,9 +237,9 @@ class Synopsis(Mechanism):
     def parameters(self) -> dict[str, Any]:
         """Return noise and layout."""
         names = (
-            "root_scale", "tree_scale", "decay", "floor", "levels", "threshold", "first_cell",
-            "count_scale", "mean_scale", "n_steps", "norm_scale", "sum_scale", "delta_spent",
-            "project",
+            "root_scale", "tree_scale", "decay", "floor", "levels", "threshold", "most_threshold",
+            "first_cell", "least_cell", "count_scale", "mean_scale", "n_steps", "norm_scale",
+            "sum_scale", "delta_spent", "n_dimensions",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -248,7 +270,7 @@ class Synopsis(Mechanism):
     def private_cells(self, points: Integers, entropy: Entropy) -> tuple[PrivateCells, Integers]:
         """Return the private cells, and the records mapped to where cells are (which stay)."""
         n_records = self._number_of(points, entropy)
-        space = self._space_for(n_records)
+        space = public_map(self.grid, self.n_dimensions)
         mapped = space.apply(points)
         return self._cells(mapped, space, n_records, entropy), mapped
 
@@ -265,12 +287,17 @@ class Synopsis(Mechanism):
         noisy = entropy.add_laplace(np.asarray([len(points)]), self.root_scale)
         return max(1.0, float(noisy[0]))
 
-    def _space_for(self, n_records: float) -> PublicMap:
-        """Return the map to cells for about so many records."""
-        if not self.project:
-            return public_map(self.grid, self.grid.n_features)
-        told_apart = 40.0 * n_records / self.first_cell
-        return public_map(self.grid, projected_dimensions(told_apart))
+    def _first_cells(self, n_records: float) -> float:
+        """Return how many cells the public first grid is to have for about so many records."""
+        needed = min(_CELLS_A_CLUSTER * self.n_clusters, n_records / self.least_cell)
+        return max(n_records / self.first_cell, needed)
+
+    def _threshold_for(self, n_records: float) -> int:
+        """Return the threshold of the tests for about so many records."""
+        if self.most_threshold is None:
+            return self.threshold
+        share = math.floor(n_records / (_LEAVES_A_CLUSTER * self.n_clusters))
+        return max(self.threshold, min(self.most_threshold, share))
 
     def _cells(
         self, mapped: Integers, space: PublicMap, n_records: float, entropy: Entropy
@@ -279,14 +306,14 @@ class Synopsis(Mechanism):
             mapped,
             space,
             self.test,
-            untested=first_levels(n_records, self.first_cell),
-            threshold=self.threshold,
+            untested=first_levels(self._first_cells(n_records)),
+            threshold=self._threshold_for(n_records),
             entropy=entropy,
         )
         counts = entropy.add_laplace(grown.leaf_counts(), self.count_scale)
         offsets, offset_scale = None, 0.0
         if self.mean_scale is not None:
-            reach = max(1, int(_MEAN_REACH * UNIT) * space.n_dimensions)
+            reach = int(_MEAN_REACH * UNIT) * space.n_dimensions
             offset_scale = refine.scale_for(self.mean_scale, reach)
             offsets = entropy.add_laplace(grown.leaf_offsets(reach), offset_scale)
         return PrivateCells(space, grown.tree, counts, offsets, self.count_scale, offset_scale)
@@ -380,4 +407,5 @@ def _sum_noise(
 
 
 def _whole(value: float) -> int:
-    return int(np.ceil(value))
+    """Return the next whole number, at least 1."""
+    return max(1, math.ceil(min(value, 2.0**62)))

@@ -7,7 +7,6 @@ numbers of columns alone, never on the records, so nothing about it needs to be 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,7 +19,7 @@ from dpkv.kernels import Float64s, Integers
 from dpkv.seeding.nearest import row_chunks
 
 _BITS = 12
-_REACH = 3.0  # of a projected column, in standard deviations of a uniform point of the domain
+_REACH = 2.0  # of a projected column, in standard deviations of a uniform point of the domain
 _SEED = 20160619
 
 
@@ -82,11 +81,3 @@ def _matrix(n_features: int, n_dimensions: int) -> Integers:
     columns, corner = np.linalg.qr(rng.standard_normal((n_features, n_dimensions)))
     rows = (columns * np.where(np.diag(corner) < 0, -1.0, 1.0)).T
     return np.rint(rows * 2.0**_BITS).astype(np.int64)
-
-
-def projected_dimensions(records_a_noise: float) -> int:
-    """Return in how many dimensions so many records can still be told from noise."""
-    return min(max(round(math.log2(max(records_a_noise, 1.0))), _FEWEST), _MOST)
-
-
-_FEWEST, _MOST = 4, 20

@@ -38,21 +38,24 @@ from dpkv.noise import Entropy
 
 BINS = 16
 _PARTS = 16  # fixed, so that memory does not depend on the number of threads
-_BIAS = 3.0  # how much worse a bias is than noise of the same size: it may recur
 _OWN_HISTOGRAM = 20.0  # standard deviations of a bin from which on a cluster has a histogram itself
-_LEFT = 0.02  # of the variance, for what the model of it leaves out
+_LEFT = 0.05  # of the variance, for what the model of it leaves out
 _COUNT_DRIFT = 0.1  # of a count: clusters change between the synopsis and the step
 _LEAST_VARIANCE = 1e-6  # squared grid steps
 
 
 @dataclass(frozen=True)
 class StepNoise:
-    """The noise of a step, for ``changed`` records that differ between neighbours."""
+    """The noise of a step, and how its sums are used."""
 
     norm_scale: float
     sum_scale: float
     """For a radius of one grid step."""
     gaussian: bool
+    bias: float
+    """How much worse a bias of a center is than noise of the same size."""
+    stretch: float
+    """How far beyond the mean a center goes."""
 
     def sum_sd(self) -> float:
         """Return the standard deviation of a sum's noise for a radius of one step."""
@@ -118,7 +121,7 @@ def moved_centers(
     sums = _noisy_sums(points, labels, before.centers, radii, noise, entropy)
     of_noise = (noise.sum_sd() * radii / counts) ** 2
     trust = before.variance / (before.variance + of_noise)
-    moved = before.centers + (trust / counts)[:, np.newaxis] * sums
+    moved = before.centers + (noise.stretch * trust / counts)[:, np.newaxis] * sums
     left = np.maximum(trust * of_noise + _LEFT * before.variance, _LEAST_VARIANCE)
     centers = grid.clip(np.rint(moved).astype(np.int64))
     return replace(before, centers=centers, variance=left)
@@ -166,7 +169,7 @@ def chosen_radii(
         norms = _without_noise(own, sd) if alone else pooled
         lost = 1.0 - kept_share @ norms / norms.sum()
         of_noise = (noise.sum_sd() * edges / counts[cluster]) ** 2
-        radii[cluster] = edges[(of_noise + _BIAS * variance[cluster] * lost**2).argmin()]
+        radii[cluster] = edges[(of_noise + noise.bias * variance[cluster] * lost**2).argmin()]
     return radii
 
 

@@ -80,10 +80,9 @@ class GrownTree:
         return sums
 
 
-def first_levels(n_records: float, first_cell: int) -> int:
-    """Return how often the domain is halved before any test: cells of ``first_cell`` records."""
-    worthwhile = math.floor(math.log2(max(1.0, n_records / first_cell)))
-    return min(worthwhile, _MOST_FIRST_LEVELS)
+def first_levels(n_cells: float) -> int:
+    """Return how often the domain is halved before any test, for about so many cells."""
+    return min(math.floor(math.log2(max(1.0, n_cells))), _MOST_FIRST_LEVELS)
 
 
 def grow(
