@@ -36,7 +36,12 @@ def note(sentence: str) -> None:
 
 def print_json(result: dict[str, Any]) -> None:
     """Print one JSON object."""
-    print_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    print_text(json_text(result))
+
+
+def json_text(result: dict[str, Any]) -> str:
+    """Return one JSON object as text."""
+    return json.dumps(result, indent=2, allow_nan=False) + "\n"
 
 
 def print_text(text: str) -> None:
@@ -210,6 +215,12 @@ def write_centers(path: Path, columns: Sequence[str], centers: Floats) -> None:
     from dpkv.tables.centers import centers_csv
 
     _write("--out", path, centers_csv(columns, centers))
+
+
+def write_public(path: Path, text: str) -> None:
+    """Write a file that anybody may read, whole or not at all."""
+    _write("--out", path, text)
+    path.chmod(0o644)
 
 
 def _write(option: str, path: Path, contents: str | bytes) -> None:
