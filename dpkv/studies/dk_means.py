@@ -20,7 +20,7 @@ from dpkv.datasets.recipes import load_paper_table
 from dpkv.engine import LocalTransport, Node, Peers, dk_protected, kmeans_parallel
 from dpkv.engine.shards import Records, simulated_secret
 from dpkv.kernels import Float64s
-from dpkv.seeding import assign, forgy, kmeans_plusplus, potential
+from dpkv.seeding import assign, kmeans_plusplus, potential
 from dpkv.studies.drawing import COLORS, SERIES, canvas, finish
 from dpkv.studies.runner import rng_of
 from dpkv.studies.study import Case, Figures, Finished, Study, Summary
@@ -81,10 +81,12 @@ def held_by_peers(settings: Settings, table: str) -> Labelled | None:
     points = load_paper_table(name)
     if points is None:
         return None
-    start = {"forgy": forgy, "kmeans++": kmeans_plusplus}[variant]
-    places, _ = start(points, settings.peers, rng=rng)
-    cells = np.unique(assign(points, np.unique(places, axis=0)), return_inverse=True)[1]
-    return Labelled(points, cells)
+    if variant == "forgy":
+        rows = np.sort(rng.choice(len(points), settings.peers, replace=False))
+    else:
+        _, rows = kmeans_plusplus(points, settings.peers, rng=rng)
+    cells = assign(points, points[rows])  # of equal records the first one holds the cell
+    return Labelled(points, np.unique(cells, return_inverse=True)[1])
 
 
 def peers_of(held: Labelled, seed: int) -> Peers:

@@ -2,9 +2,9 @@
 
 Clusters that are uniform in random boxes join a table one by one. At chosen sizes m the spread and
 the monotonicity are estimated by the paper's random search, and eps~ follows from its formula
-(eq. `defepsilont-si`) for several eps. Fitted are eps~ = a + b log m, spread = a / m, and a constant
-monotonicity where m >= ``constant_from``. The certified eps~ of Theorem A, which needs no data, and
-the ceiling that no calibration can exceed are on the same axes.
+(eq. `defepsilont-si`) for several eps. Fitted are eps~ = a + b log m, and where m is at least
+``constant_from``, spread = a / m and a constant monotonicity. The certified eps~ of Theorem A,
+which needs no data, and the ceiling that no calibration can exceed are on the same axes.
 """
 
 from __future__ import annotations
@@ -117,12 +117,13 @@ def _shape_fit(settings: Settings, own: list[Figures], shape: tuple[int, int]) -
     return {
         "d": shape[0],
         "k": shape[1],
-        "spread_times_m": _inverse_fit(m, spread),
+        "spread_times_m": _inverse_fit(m[large], spread[large]) if large.sum() > 1 else None,
         "monotonicity": float(fall[large].mean()) if large.any() else None,
         "monotonicity_least": float(fall[large].min()) if large.any() else None,
         "monotonicity_most": float(fall[large].max()) if large.any() else None,
         "eps_tilde": [
-            _eps_fit([row for row in rows if row["eps"] == e]) for e in settings.epsilons
+            _eps_fit([row for row in rows if row["eps"] == eps], settings.constant_from)
+            for eps in settings.epsilons
         ],
     }
 
@@ -134,23 +135,33 @@ def _inverse_fit(m: Float64s, spread: Float64s) -> dict[str, float]:
     return {"a": a, "slope_of_logarithms": slope}
 
 
-def _eps_fit(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Fit eps~ = a + b log m where eps~ is defined, and say from which m it is worth having."""
+def _eps_fit(rows: list[dict[str, Any]], large_from: int) -> dict[str, Any]:
+    """Fit eps~ = a + b log m where eps~ is defined, and say from which m it is worth having.
+
+    Once there are more clusters than centres the spread falls as 1 / m and b should be 1; before,
+    eps~ climbs faster. So the fit is made for all m and again for large m alone.
+    """
     eps, k = rows[0]["eps"], rows[0]["k"]
     defined = [row for row in rows if row["published"] is not None]
-    fit: dict[str, Any] = {"eps": eps, "a": None, "b": None, "r_squared": None}
-    if len(defined) >= _FEWEST:
-        x = np.log([row["m"] for row in defined])
-        y = np.array([row["published"] for row in defined])
-        b, a = np.polyfit(x, y, 1)
-        rest = float(((y - a - b * x) ** 2).sum() / ((y - y.mean()) ** 2).sum())
-        fit |= {"a": float(a), "b": float(b), "r_squared": 1.0 - rest}
-    fit["first_m_above_laplace"] = _first(defined, "published", eps / k)
-    fit["first_m_above_eps"] = _first(defined, "published", eps)
-    fit["certified_first_m_above_eps"] = _first(rows, "certified", eps)
-    last = rows[-1]
-    fit |= {name: last[name] for name in ("m", "published", "certified", "ceiling")}
-    return fit
+    return {
+        "eps": eps,
+        "all": _line_fit(defined),
+        "large": _line_fit([row for row in defined if row["m"] >= large_from]),
+        "first_m_above_laplace": _first(defined, "published", eps / k),
+        "first_m_above_eps": _first(defined, "published", eps),
+        "certified_first_m_above_eps": _first(rows, "certified", eps),
+        **{name: rows[-1][name] for name in ("m", "published", "certified", "ceiling")},
+    }
+
+
+def _line_fit(rows: list[dict[str, Any]]) -> dict[str, float] | None:
+    if len(rows) < _FEWEST:
+        return None
+    x = np.log([row["m"] for row in rows])
+    y = np.array([row["published"] for row in rows])
+    b, a = np.polyfit(x, y, 1)
+    rest = float(((y - a - b * x) ** 2).sum() / ((y - y.mean()) ** 2).sum())
+    return {"a": float(a), "b": float(b), "r_squared": 1.0 - rest}
 
 
 def _first(rows: list[dict[str, Any]], column: str, above: float) -> int | None:
@@ -162,36 +173,41 @@ def tell(summary: Summary) -> list[str]:
     sentences = []
     for fit in summary["fits"]:
         where = f"d = {fit['d']}, k = {fit['k']}"
-        width = fit["spread_times_m"]
-        sentences.append(
-            f"{where}: spread = {width['a']:.3g} / m (exponent {width['slope_of_logarithms']:.2f}, "
-            f"the paper's is -1); {_constant(fit)}"
-        )
+        sentences.append(f"{where}: {_constants(fit)}")
         for one in fit["eps_tilde"]:
             sentences.append(f"{where}, eps = {one['eps']:g}: {_about_eps(one)}")
     return sentences
 
 
-def _constant(fit: dict[str, Any]) -> str:
-    if fit["monotonicity"] is None:
-        return "m is too small for the monotonicity to settle"
+def _constants(fit: dict[str, Any]) -> str:
+    width = fit["spread_times_m"]
+    if width is None:
+        return "m is too small for spread and monotonicity to settle"
     return (
-        f"monotonicity {fit['monotonicity']:.2f} on average for large m, between "
-        f"{fit['monotonicity_least']:.2f} and {fit['monotonicity_most']:.2f}"
+        f"for large m the spread is {width['a']:.3g} / m (exponent "
+        f"{width['slope_of_logarithms']:.2f}, the paper's is -1), the monotonicity "
+        f"{fit['monotonicity']:.2f} on average, between {fit['monotonicity_least']:.2f} and "
+        f"{fit['monotonicity_most']:.2f}"
     )
 
 
 def _about_eps(one: dict[str, Any]) -> str:
-    if one["b"] is None:
+    if one["all"] is None:
         return "the published eps~ is undefined nearly everywhere"
+    fits = [f"{_line(one['all'])} over all m"]
+    if one["large"] is not None:
+        fits.append(f"{_line(one['large'])} for large m")
     published = "undefined" if one["published"] is None else f"{one['published']:.2f}"
     first = one["first_m_above_laplace"]
     worth = "never" if first is None else f"from m = {first} on"
     return (
-        f"published eps~ = {one['a']:.2f} + {one['b']:.2f} log m (R^2 = {one['r_squared']:.3f}), "
-        f"worth having {worth}; at m = {one['m']} it is {published}, the certified one "
-        f"{one['certified']:.2f}, the ceiling {one['ceiling']:.2f}"
+        f"published eps~ is {', '.join(fits)}, worth having {worth}; at m = {one['m']} it is "
+        f"{published}, the certified one {one['certified']:.2f}, the ceiling {one['ceiling']:.2f}"
     )
+
+
+def _line(fit: dict[str, float]) -> str:
+    return f"{fit['a']:.2f} + {fit['b']:.2f} log m (R^2 = {fit['r_squared']:.2f})"
 
 
 def draw(summary: Summary) -> Figure:
@@ -218,8 +234,9 @@ def _eps_panel(axes: Axes, rows: list[dict[str, Any]], fit: dict[str, Any]) -> N
     x, y = [row["m"] for row in shown], [row["published"] for row in shown]
     axes.plot(x, y, "o", markersize=3, color=COLORS["orange"], label="published, by the data")
     line = next(one for one in fit["eps_tilde"] if one["eps"] == eps)
-    if line["b"] is not None:
-        axes.plot(m, line["a"] + line["b"] * np.log(m), color=COLORS["orange"], label="a + b log m")
+    if line["all"] is not None:
+        fitted = line["all"]["a"] + line["all"]["b"] * np.log(m)
+        axes.plot(m, fitted, color=COLORS["orange"], label="a + b log m")
     for name, color, style in (("certified", "green", "-"), ("ceiling", "grey", "--")):
         axes.plot(m, [row[name] for row in rows], style, color=COLORS[color], label=name)
     axes.axhline(eps, color=COLORS["ink"], linewidth=0.8, linestyle=":", label="eps")
@@ -229,7 +246,8 @@ def _eps_panel(axes: Axes, rows: list[dict[str, Any]], fit: dict[str, Any]) -> N
 def _delta_panels(left: Axes, right: Axes, rows: list[dict[str, Any]], fit: dict[str, Any]) -> None:
     m = np.array([row["m"] for row in rows], np.float64)
     left.loglog(m, [row["spread"] for row in rows], "o", markersize=3, color=COLORS["blue"])
-    left.loglog(m, fit["spread_times_m"]["a"] / m, color=COLORS["blue"])
+    if fit["spread_times_m"] is not None:
+        left.loglog(m, fit["spread_times_m"]["a"] / m, color=COLORS["blue"])
     finish(left, "spread and a / m", "m")
     right.plot(m, [row["monotonicity"] for row in rows], "o", markersize=3, color=COLORS["purple"])
     if fit["monotonicity"] is not None:
