@@ -11,7 +11,7 @@ help:
 	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
 	@echo "make test   set up $(VENV), lint, type-check and run every test"
 	@echo "make check  ruff and mypy --strict only"
-	@echo "make bench  seeding, calibration and release speed, beside scikit-learn and numpy"
+	@echo "make bench  speed of seeding, calibration, releases and the engine, each beside another way"
 	@echo "make audits runs the specs of audits/ and renews their reports"
 	@echo "make clean  remove $(VENV) and caches"
 
@@ -47,6 +47,7 @@ bench: $(READY)
 	$(BIN)/python audits/seeding_speed.py
 	$(BIN)/python audits/calibration_speed.py
 	$(BIN)/python audits/release_speed.py
+	$(BIN)/python audits/engine_speed.py
 
 audits: $(READY)
 	$(BIN)/python audits/run_specs.py

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpkv.errors import BudgetError as BudgetError
     from dpkv.errors import DomainError as DomainError
     from dpkv.errors import DpkvError as DpkvError
+    from dpkv.errors import EngineError as EngineError
     from dpkv.errors import LedgerError as LedgerError
     from dpkv.errors import ParameterError as ParameterError
     from dpkv.errors import TableError as TableError
@@ -38,8 +39,11 @@ if TYPE_CHECKING:
     from dpkv.seeding import kvariates as kvariates
     from dpkv.seeding import lloyd as lloyd
     from dpkv.seeding import noise_terms as noise_terms
+    from dpkv.seeding import ok_means as ok_means
     from dpkv.seeding import potential as potential
+    from dpkv.seeding import sk_means as sk_means
     from dpkv.tables import Table as Table
+    from dpkv.tables import open_stream as open_stream
     from dpkv.tables import read_table as read_table
 
 _HOME = {
@@ -49,6 +53,7 @@ _HOME = {
     "Domain": "dpkv.domain",
     "DomainError": "dpkv.errors",
     "DpkvError": "dpkv.errors",
+    "EngineError": "dpkv.errors",
     "KVariates": "dpkv.estimator",
     "L1Ball": "dpkv.domain",
     "LedgerError": "dpkv.errors",
@@ -68,10 +73,13 @@ _HOME = {
     "kvariates": "dpkv.seeding",
     "lloyd": "dpkv.seeding",
     "noise_terms": "dpkv.seeding",
+    "ok_means": "dpkv.seeding",
+    "open_stream": "dpkv.tables",
     "potential": "dpkv.seeding",
     "read_table": "dpkv.tables",
     "release": "dpkv.releases",
     "simulate": "dpkv.releases",
+    "sk_means": "dpkv.seeding",
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604

@@ -27,6 +27,8 @@ class KeyedEntropy:
     """
 
     def __init__(self, secret: bytes, *context: str | int | bytes) -> None:
+        if len(secret) < SECRET_BYTES:
+            raise ValueError("the secret must be too long to guess")
         digest = hashlib.blake2b(key=secret, digest_size=_BLOCK_BYTES)
         for part in context:
             encoded = part if isinstance(part, bytes) else str(part).encode()

@@ -54,6 +54,13 @@ class ProgressBar:
             print(f"{self._label}: {share:.0%}", file=sys.stderr, flush=True)
             self._next_line = now + _LINE_EVERY
 
+    def tick(self) -> None:
+        """Show that work of unknown length goes on; for logs and terminals alike."""
+        now = time.monotonic()
+        if now >= self._next_line:
+            print(f"{self._label}: {now - self._started:.0f} s", file=sys.stderr, flush=True)
+            self._next_line = now + _LINE_EVERY
+
     def _start_bar(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn

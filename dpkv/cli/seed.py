@@ -155,7 +155,7 @@ def _show(result: dict[str, Any]) -> None:
     output.print_table(*_potentials(result))
     facts = _facts(result)
     if facts:
-        output.print_facts("", facts)
+        output.print_facts("how it ran", facts)
     columns = result["columns"][:_SHOWN_COLUMNS]
     centers = [
         [str(number), *(f"{x:.6g}" for x in center[:_SHOWN_COLUMNS])]
@@ -206,5 +206,6 @@ def _facts(result: dict[str, Any]) -> list[list[str]]:
         rows.append(["stream", best["summary"]])
     if result.get("bound"):
         bound = result["bound"]
-        rows.append(["bound", f"{bound['value']:.6g} on the expectation, {bound['of']}"])
+        value = "none" if bound["value"] is None else f"{bound['value']:.6g} on the expectation"
+        rows.append(["bound", f"{value}, {bound['of']}"])
     return rows

@@ -31,8 +31,8 @@ _OVER_STREAMS = ("sk", "ok", "kmeans-sharp", "online-kmeans")
 ALGORITHMS = (*_ANYWHERE, *_OVER_NODES, *_OVER_STREAMS)
 """The names that --algorithm accepts."""
 
-Bound = Callable[[int, float], dict[str, Any]]
-"""(k, an estimate of the optimum) to what a theorem bounds the expected potential by."""
+Bound = Callable[["Trials"], "dict[str, Any] | None"]
+"""Runs with Lloyd's iterations, which estimate the optimum, to what a theorem promises."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +62,9 @@ class Opened:
 
         A bound needs the optimum; Lloyd's iterations estimate it, from above.
         """
-        if self.bound is None or not trials.with_lloyd:
+        bound = self.bound(trials) if self.bound is not None and trials.with_lloyd else None
+        if bound is None:
             return self.more
-        bound = self.bound(trials.n_clusters, trials.best.potential)
         return {**self.more, "bound": {**bound, "optimum": trials.best.potential}}
 
 
@@ -199,7 +199,7 @@ class SeedOptions:
             builder=self.builder,
             n_records=self.stream_length,
         )
-        return Opened(problem, stream.columns, stream.domain)
+        return Opened(problem, stream.columns, stream.domain, bound=problem.bound)
 
     def _file_shards(self) -> list[FileShard]:
         from dpkv.domain import Domain
@@ -250,7 +250,7 @@ class SeedOptions:
             spread = peers.spread()
             more |= {"spread": spread, "spread_of": "of the nodes' records about their means"}
 
-            def bound(n_clusters: int, optimum: float) -> dict[str, Any]:
-                return peer_bound(problem, n_clusters, optimum, spread)
+            def bound(trials: Trials) -> dict[str, Any]:
+                return peer_bound(problem, trials, spread)
 
         return Opened(problem, shard.columns, shard.domain, None, privacy, more, bound)

@@ -91,6 +91,8 @@ class EngineOptions:
 
     def check(self) -> None:
         """Refuse what does not fit together, before anything is read."""
+        from dpkv.validation import positive_finite
+
         if self.engine not in ("local", "dask"):
             raise ParameterError("--engine", "local or dask", self.engine)
         dask_only = {
@@ -107,6 +109,7 @@ class EngineOptions:
             raise UsageError(
                 "--workers is for a cluster started here: leave it or --scheduler out."
             )
+        positive_finite("--timeout", self.timeout)
         self._tls()
 
     def _tls(self) -> Tls | None:
@@ -134,12 +137,14 @@ class EngineOptions:
         from dpkv.engine.shards import load_all
 
         if self.engine == "dask":
+            bar = ProgressBar(f"{len(shards)} nodes at work")
             with dask_transport(
                 shards,
                 scheduler=self.scheduler,
                 n_workers=self.workers,
                 timeout=self.timeout,
                 tls=self._tls(),
+                waiting=bar.tick,
             ) as transport:
                 yield transport
             return
@@ -154,13 +159,24 @@ def table_files(data: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in data:
         if not path.is_dir():
+            if path != Path("-") and not path.exists():
+                raise TableError(f"{path} does not exist: check the path.")
             files.append(path)
             continue
-        inside = sorted(f for f in path.iterdir() if f.name.lower().endswith(_TABLES))
+        inside = _tables_in(path)
         if not inside:
             raise TableError(f"{path} holds no table: no file in it ends in {', '.join(_TABLES)}.")
         files += inside
     return files
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    """Return the tables of a folder by name; hidden files and folders are none."""
+    try:
+        inside = [f for f in folder.iterdir() if f.name.lower().endswith(_TABLES) and f.is_file()]
+    except OSError as error:
+        raise TableError(f"{folder} cannot be read: {error.strerror}.") from None
+    return sorted(f for f in inside if not f.name.startswith("."))
 
 
 def divided(
@@ -175,7 +191,10 @@ def divided(
             raise UsageError(
                 "--shard-by and --shards divide one table: leave them out for several."
             )
-        found = [replace(shard, path=str(file.resolve())) for file in files]
+        if len({file.resolve() for file in files}) < len(files):
+            raise UsageError("a table must not be given twice: a record belongs to one shard.")
+        shared = shard.memory_limit // len(files)
+        found = [replace(shard, path=str(file.resolve()), memory_limit=shared) for file in files]
     elif by is not None:
         if parts is not None:
             raise UsageError("--shard-by and --shards exclude each other: leave one out.")

@@ -15,6 +15,7 @@ from dpkv.engine.peers import PeerDistances, Peers
 from dpkv.engine.requests import CoresetSample, LocalCost, Oversample, Row
 from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.algorithm0 import kvariates
+from dpkv.seeding.trials import Progress
 from dpkv.validation import as_generator, cluster_count, whole_number
 
 _MOST_ROUNDS = 1000
@@ -38,6 +39,7 @@ def kmeans_parallel(
     oversampling: float | None = None,
     n_rounds: SupportsIndex | None = None,
     rng: np.random.Generator | int | None = None,
+    progress: Progress | None = None,
 ) -> SharedSeeding:
     """Seed by k-means|| (Bahmani et al., 2012) and recluster its candidates by k-means++.
 
@@ -60,6 +62,8 @@ def kmeans_parallel(
         found = np.concatenate(peers.ask_all(question))
         if len(found):
             phi = distances.lower(found)
+        if progress is not None:
+            progress(number / rounds)
     candidates = distances.centers
     missing = k - len(candidates)
     if missing > 0:  # few rounds, or few distinct records

@@ -10,25 +10,32 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
 from dpkv.engine.node import Node
 from dpkv.engine.requests import Request
-from dpkv.engine.shards import FileShard
+from dpkv.engine.shards import FileShard, Records
 from dpkv.engine.transport import Failure, answer, opened
-from dpkv.errors import DpkvError, EngineError, UsageError
+from dpkv.errors import DpkvError, EngineError, ParameterError, UsageError
 from dpkv.validation import positive_finite, whole_number
 
 DEFAULT_TIMEOUT = 300.0
 _CONNECT_WITHIN = 30.0
 _CLOSE_WITHIN = 10.0
-_KEPT_NODES = 64
+_GRACE = 1.0  # for Dask to report a wait of its own that has ended
+_KEPT_NODES = 10_000  # shards that are large are memory-mapped, so they cost little
+_PATIENCE = 1.0  # seconds between signs of life
 _INSTALL = "--engine dask needs pip install 'dpkv[dask]'."
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,10 @@ class Tls:
 
 # -- on a worker -----------------------------------------------------------------------------------
 
-_nodes: OrderedDict[FileShard, Node] = OrderedDict()
+Kept = tuple[FileShard, list[int], Records, Node]
+"""A shard as it was asked for, its file's state, the records and the node."""
+
+_nodes: OrderedDict[FileShard, Kept] = OrderedDict()
 _nodes_lock = threading.Lock()
 
 
@@ -58,14 +68,23 @@ def answer_from_shard(shard: FileShard, request: Request) -> Any:
 
 
 def _node_of(shard: FileShard) -> Node:
+    """Return the shard's node: kept for as long as its file and its run last.
+
+    A later run takes over the records, so that a worker never holds them twice.
+    """
+    place = replace(shard, seed=None, number=0)
     with _nodes_lock:
-        node = _nodes.get(shard)
-        if node is None:
-            node = _nodes[shard] = Node(shard.load(), shard.secret())
-        _nodes.move_to_end(shard)
+        state = shard.state()
+        kept = _nodes.pop(place, None)
+        if kept is None or kept[1] != state:
+            records = shard.load()
+            kept = (shard, state, records, Node(records, shard.secret()))
+        elif kept[0] != shard:
+            kept = (shard, state, kept[2], Node(kept[2], shard.secret()))
+        _nodes[place] = kept
         while len(_nodes) > _KEPT_NODES:
             _nodes.popitem(last=False)
-        return node
+        return kept[3]
 
 
 # -- on the coordinator ----------------------------------------------------------------------------
@@ -74,12 +93,19 @@ def _node_of(shard: FileShard) -> Node:
 class DaskTransport:
     """Requests as Dask tasks, each shard's on one worker for as long as that lives."""
 
-    def __init__(self, client: Any, shards: Sequence[FileShard], timeout: float) -> None:
+    def __init__(
+        self,
+        client: Any,
+        shards: Sequence[FileShard],
+        timeout: float,
+        waiting: Callable[[], None] | None = None,
+    ) -> None:
         self.n_nodes = len(shards)
         self._client = client
         self._shards = list(shards)
         self._timeout = positive_finite("timeout", timeout)
-        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        self._waiting = waiting
+        workers = _workers(client, min(timeout, _CONNECT_WITHIN))
         self._home = [workers[number % len(workers)] for number in range(self.n_nodes)]
 
     def ask(self, node: int, request: Request) -> Any:
@@ -116,7 +142,7 @@ class DaskTransport:
 
     def _result(self, node: int, future: Any) -> Any:
         try:
-            return future.result(timeout=self._timeout)
+            return self._awaited(future)
         except TimeoutError:
             raise EngineError(
                 f"node {node + 1} of {self.n_nodes} has not answered within {self._timeout:g} s: "
@@ -124,6 +150,19 @@ class DaskTransport:
             ) from None
         except (Exception, CancelledError) as error:
             raise _lost(error) from None
+
+    def _awaited(self, future: Any) -> Any:
+        """Wait with signs of life in between."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return future.result(timeout=max(0.0, min(left, _PATIENCE)))
+            except TimeoutError:
+                if left <= 0.0:
+                    raise
+                if self._waiting is not None:
+                    self._waiting()
 
 
 def _lost(error: BaseException) -> EngineError:
@@ -144,14 +183,20 @@ def dask_transport(
     n_workers: int | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     tls: Tls | None = None,
+    waiting: Callable[[], None] | None = None,
 ) -> Iterator[DaskTransport]:
-    """Connect to a scheduler, or start a cluster of this machine's own, for the time of a run."""
+    """Connect to a scheduler, or start a cluster of this machine's own, for the time of a run.
+
+    ``waiting`` is called every second while nodes are waited for.
+    """
     timeout = positive_finite("timeout", timeout)
     distributed = _distributed()
     security = None
     if tls is not None:
         security = _security(distributed, tls)
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    if scheduler is not None:
+        _check_address(scheduler, tls)
+    _silence()
     with contextlib.ExitStack() as stack:
         address: Any = scheduler
         if scheduler is None:
@@ -161,8 +206,7 @@ def dask_transport(
             address = cluster
         client = _client(distributed, address, min(timeout, _CONNECT_WITHIN), security)
         stack.callback(_quietly, client.close, timeout=_CLOSE_WITHIN)
-        _await_worker(client, min(timeout, _CONNECT_WITHIN))
-        yield DaskTransport(client, shards, timeout)
+        yield DaskTransport(client, shards, timeout, waiting)
 
 
 def _distributed() -> Any:
@@ -193,6 +237,13 @@ def _security(distributed: Any, tls: Tls) -> Any:
     )
 
 
+def _check_address(scheduler: str, tls: Tls | None) -> None:
+    scheme = "tcp" if tls is None else "tls"
+    if not re.fullmatch(rf"({scheme}://)?(\[[^\]/]+\]|[^:/\[\]]+):\d+", scheduler):
+        other = "--tls-ca, --tls-cert and --tls-key make it tls://" if tls is None else "TLS is on"
+        raise ParameterError("--scheduler", f"{scheme}://host:port ({other})", scheduler)
+
+
 def _local_cluster(distributed: Any, n_workers: int, security: Any) -> Any:
     try:
         return distributed.LocalCluster(
@@ -209,8 +260,9 @@ def _local_cluster(distributed: Any, n_workers: int, security: Any) -> Any:
 
 
 def _client(distributed: Any, address: Any, within: float, security: Any) -> Any:
+    options = {"timeout": within, "security": security, "set_as_default": False}
     try:
-        return distributed.Client(address, timeout=within, security=security, set_as_default=False)
+        return _ended(within, lambda: distributed.Client(address, **options))
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError):
         shown = address if isinstance(address, str) else "of this machine"
         raise EngineError(
@@ -219,14 +271,50 @@ def _client(distributed: Any, address: Any, within: float, security: Any) -> Any
         ) from None
 
 
-def _await_worker(client: Any, within: float) -> None:
-    try:
+def _workers(client: Any, within: float) -> list[str]:
+    """Return the addresses of the workers there are, having waited for the first."""
+
+    def found() -> list[str]:
         client.wait_for_workers(1, timeout=within)
+        return sorted(client.nthreads())
+
+    try:
+        return _ended(within, found)
     except Exception:
         raise EngineError(
             f"the Dask scheduler has no worker, and none came within {within:g} s: start one with "
             "dask worker."
         ) from None
+
+
+def _ended(within: float, call: Callable[[], T]) -> T:
+    """Return what ``call`` returns, or raise TimeoutError: not every wait of Dask's has an end."""
+    ends: list[Callable[[], T]] = []
+
+    def run() -> None:
+        try:
+            made = call()
+            ends.append(lambda: made)
+        except BaseException as error:
+            ends.append(partial(_raise, error))
+
+    thread = threading.Thread(target=run, name="dpkv-dask", daemon=True)
+    thread.start()
+    thread.join(within + _GRACE)
+    if not ends:
+        raise TimeoutError
+    return ends[0]()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+def _silence() -> None:
+    """Keep Dask's own log, tracebacks and all, off the terminal: errors are told in a sentence."""
+    for name in ("distributed", *logging.root.manager.loggerDict):
+        if name.partition(".")[0] == "distributed":
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _quietly(close: Any, **options: Any) -> None:

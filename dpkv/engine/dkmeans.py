@@ -28,11 +28,16 @@ from dpkv.errors import ParameterError
 from dpkv.kernels import Floats, Integers
 from dpkv.seeding.algorithm0 import Seeding, seeding_rounds
 from dpkv.seeding.nearest import SquaredNearest
+from dpkv.seeding.trials import Progress
 from dpkv.validation import as_generator, cluster_count
 
 
 def partitioned_kmeans_plusplus(
-    peers: Peers, n_clusters: SupportsIndex, *, rng: np.random.Generator | int | None = None
+    peers: Peers,
+    n_clusters: SupportsIndex,
+    *,
+    rng: np.random.Generator | int | None = None,
+    progress: Progress | None = None,
 ) -> Seeding:
     """Seed by k-means++ on the table that the nodes hold together.
 
@@ -46,7 +51,7 @@ def partitioned_kmeans_plusplus(
         center: Floats = peers.ask(node, Row(row))
         return center
 
-    return _by_proposals(peers, k, as_generator(rng), draw, whole_table=True)
+    return _by_proposals(peers, k, as_generator(rng), draw, progress, whole_table=True)
 
 
 def dk_protected(
@@ -55,6 +60,7 @@ def dk_protected(
     *,
     rng: np.random.Generator | int | None = None,
     run: str | None = None,
+    progress: Progress | None = None,
 ) -> Seeding:
     """Seed by protected dk-means++: the coordinator picks a node, which sends a uniform record.
 
@@ -69,7 +75,7 @@ def dk_protected(
         center: Floats = peers.ask(node, UniformRecord(name, next(rounds)))
         return center
 
-    found = _by_proposals(peers, k, as_generator(rng), draw, whole_table=False)
+    found = _by_proposals(peers, k, as_generator(rng), draw, progress, whole_table=False)
     nodes = np.array([peers.place(int(index))[0] for index in found.indices])
     return Seeding(found.centers, nodes, found.draws, found.uniform_rounds)
 
@@ -79,12 +85,15 @@ def _by_proposals(
     n_clusters: int,
     rng: np.random.Generator,
     draw: Callable[[int], Floats],
+    progress: Progress | None,
     *,
     whole_table: bool,
 ) -> Seeding:
     nearest = SquaredNearest(PeerDistances(peers, tell_rows=whole_table))
     picker = PeerPicker(peers, nearest, rng, uniform_node_first=not whole_table)
-    return seeding_rounds(n_clusters, picker, draw=draw, settle=lambda drawn: drawn)
+    return seeding_rounds(
+        n_clusters, picker, draw=draw, settle=lambda drawn: drawn, progress=progress
+    )
 
 
 def dk_private(
@@ -93,6 +102,7 @@ def dk_private(
     *,
     below: Callable[[int], int] = secrets.randbelow,
     run: str | None = None,
+    progress: Progress | None = None,
 ) -> Seeding:
     """Seed by private dk-means++ (Theorem B, see ``private_plan``).
 
@@ -113,7 +123,7 @@ def dk_private(
         return np.asarray(plan.grid.clip(drawn[np.newaxis])[0])
 
     picker = NoisyNodePicker(peers, plan, below, name)
-    return seeding_rounds(plan.n_clusters, picker, draw=draw, settle=settle)
+    return seeding_rounds(plan.n_clusters, picker, draw=draw, settle=settle, progress=progress)
 
 
 class NoisyNodePicker:

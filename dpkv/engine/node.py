@@ -7,6 +7,7 @@ is lost is replaced by another with the same shard, and the run ends with the sa
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 from collections.abc import Callable
@@ -88,6 +89,7 @@ class Node:
         self._floats = _Progress(lambda: _FloatDistances(self.working, None))
         self._grid: Grid | None = None
         self._points: Integers = np.empty((0, 0), np.int64)
+        self._fingerprint = b""
         self._integers: _Progress[_GridDistances] | None = None
 
     @property
@@ -102,8 +104,9 @@ class Node:
     def points(self, grid: Grid) -> Integers:
         """Return the records on the public grid."""
         if grid != self._grid:
-            self._grid, self._points = grid, grid.quantise(self._original)
-            points, diam2_squared = self._points, grid.diam2_squared
+            points, diam2_squared = grid.quantise(self._original), grid.diam2_squared
+            self._fingerprint = hashlib.blake2b(np.ascontiguousarray(points).data).digest()
+            self._grid, self._points = grid, points
             self._integers = _Progress(lambda: _GridDistances(points, diam2_squared))
         return self._points
 
@@ -116,3 +119,12 @@ class Node:
     def entropy(self, *context: str | int | bytes) -> KeyedEntropy:
         """Return the node's own draws for a question."""
         return KeyedEntropy(self._secret, *context)
+
+    def grid_entropy(self, grid: Grid, *context: str | int | bytes) -> KeyedEntropy:
+        """Return the node's own draws for a question about its points on a grid.
+
+        They also depend on the points: the same noise on a shard before and after a change, for a
+        run of the same name, would tell the change.
+        """
+        self.points(grid)
+        return self.entropy(*context, repr(grid), self._fingerprint)

@@ -18,7 +18,7 @@ from dpkv.mechanisms.mechanism import GRID_STEPS, Noise
 from dpkv.noise import SeededEntropy
 from dpkv.seeding.bounds import private_bound, protected_bound
 from dpkv.seeding.potentials import LloydResult
-from dpkv.seeding.trials import Found, Progress
+from dpkv.seeding.trials import Found, Progress, Trials
 
 PEER_ALGORITHMS = {
     "dk-protected": "protected dk-means++",
@@ -46,27 +46,30 @@ class PeerProblem:
         """Number of records of all nodes."""
         return self.peers.n_records
 
-    def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
+    def seed(self, n_clusters: int, rng: np.random.Generator, progress: Progress) -> Found:
         """Run the algorithm once."""
         peers = self.peers
         if self.algorithm == "dk-private":
-            return self._private(rng)
+            return self._private(rng, progress)
         if self.algorithm == "dk-protected":
-            seeding = dk_protected(peers, n_clusters, rng=rng, run=rng.bytes(16).hex())
+            run = rng.bytes(16).hex()
+            seeding = dk_protected(peers, n_clusters, rng=rng, run=run, progress=progress)
             return Found(seeding.centers, {"nodes": seeding.indices.tolist()})
         if self.algorithm == "kmeans-parallel":
-            return _shared(kmeans_parallel(peers, n_clusters, rng=rng))
+            return _shared(kmeans_parallel(peers, n_clusters, rng=rng, progress=progress))
         if self.algorithm == "coreset":
             return _shared(coreset_seeding(peers, n_clusters, size=self.coreset_size, rng=rng))
         if self.algorithm == "forgy":
             return Found(uniform_records(peers, n_clusters, rng))
-        return Found(partitioned_kmeans_plusplus(peers, n_clusters, rng=rng).centers)
+        seeding = partitioned_kmeans_plusplus(peers, n_clusters, rng=rng, progress=progress)
+        return Found(seeding.centers)
 
-    def _private(self, rng: np.random.Generator) -> Found:
+    def _private(self, rng: np.random.Generator, progress: Progress) -> Found:
         """Simulate the private protocol: the coordinator draws from ``rng``, too."""
         assert self.plan is not None and self.domain is not None
         entropy = SeededEntropy(int(rng.integers(2**63)))
-        seeding = dk_private(self.peers, self.plan, below=entropy.below, run=rng.bytes(16).hex())
+        run = rng.bytes(16).hex()
+        seeding = dk_private(self.peers, self.plan, below=entropy.below, run=run, progress=progress)
         centers = self.domain.to_working(self.plan.grid.restore(seeding.centers.astype(np.int64)))
         return Found(centers, {"nodes": seeding.indices.tolist()})
 
@@ -109,13 +112,12 @@ def _shared(found: SharedSeeding) -> Found:
     return Found(found.centers, details)
 
 
-def peer_bound(
-    problem: PeerProblem, n_clusters: int, optimum: float, spread: float
-) -> dict[str, Any]:
-    """Return `thDKM`'s bound on the expected potential, given (an estimate of) the optimum."""
+def peer_bound(problem: PeerProblem, trials: Trials, spread: float) -> dict[str, Any]:
+    """Return `thDKM`'s bound on the expected potential, the optimum estimated by Lloyd's runs."""
+    n_clusters, optimum = trials.n_clusters, trials.best.potential
     if problem.plan is None or problem.domain is None:
         value = protected_bound(n_clusters, optimum, spread)
     else:
         variance = spread + noise_variance(problem.plan, problem.domain)
         value = private_bound(n_clusters, optimum, spread, variance)
-    return {"value": value, "of": "thDKM with the optimum estimated by Lloyd's iterations"}
+    return {"value": value, "of": "thDKM, with the optimum estimated by Lloyd's iterations"}

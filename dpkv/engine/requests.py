@@ -113,8 +113,8 @@ class NoisyRecord:
     def answer(self, node: Node) -> Integers:
         """Return a noisy grid point, always the same for a round of a run."""
         points = node.points(self.grid)
-        asked = repr(self.grid), self.scale.hex(), self.run, self.round
-        entropy = node.entropy("noisy record", *asked)
+        asked = self.scale.hex(), self.run, self.round
+        entropy = node.grid_entropy(self.grid, "noisy record", *asked)
         record = points[entropy.below(len(points))].tolist()
         noisy = [value + entropy.laplace(self.scale) for value in record]
         return np.asarray([max(-FARTHEST, min(FARTHEST, value)) for value in noisy], np.int64)
@@ -136,8 +136,8 @@ class NoisySum:
     def answer(self, node: Node) -> int:
         """Return a noisy sum, always the same for the same centers of a run."""
         total = node.exact_sum(self.grid, self.centers, self.cuts)
-        asked = np.asarray(self.centers, dtype="<i8").tobytes()
-        entropy = node.entropy("noisy sum", repr(self.grid), self.scale.hex(), self.run, asked)
+        asked = self.scale.hex(), self.run, np.asarray(self.centers, dtype="<i8").tobytes()
+        entropy = node.grid_entropy(self.grid, "noisy sum", *asked)
         return total + entropy.laplace(self.scale)
 
 

@@ -16,8 +16,9 @@ from dpkv.errors import TableError, UsageError
 from dpkv.kernels import Floats
 from dpkv.keyed_noise import SECRET_BYTES
 from dpkv.tables import Progress, open_table, prepare
-from dpkv.tables.labels import read_labels
-from dpkv.tables.store import MEMORY_LIMIT
+from dpkv.tables.labels import Labels, read_labels
+from dpkv.tables.store import MEMORY_LIMIT, state_of
+from dpkv.tables.table import unreadable
 from dpkv.workspace import private_folder, write_once
 
 
@@ -52,8 +53,11 @@ class FileShard:
     memory_limit: int = MEMORY_LIMIT
 
     def load(self) -> Records:
-        """Read the table, bring it into its domain, and keep the part."""
-        return self._part(self._whole())
+        """Read the table, bring it into its domain, and keep the part, not the whole."""
+        part = self._part(self._whole(), self._labels())
+        if self.part is None or isinstance(part.original, np.memmap):
+            return part
+        return Records(part.original.copy(), part.working.copy())
 
     def _whole(self) -> Records:
         source = open_table(self.path, columns=self.columns, header=self.header)
@@ -66,25 +70,36 @@ class FileShard:
         )
         return Records(prepared.table.values, prepared.working)
 
-    def _part(self, whole: Records) -> Records:
+    def _labels(self) -> Labels | None:
+        return None if self.by is None else read_labels(self.path, self.by, self.header)
+
+    def _part(self, whole: Records, labels: Labels | None) -> Records:
         kept: slice | NDArray[np.int64] = slice(None)
         if self.part is not None:
             number, parts = self.part
             m = len(whole.working)
             kept = slice(m * number // parts, m * (number + 1) // parts)
-        if self.by is not None:
-            labels = read_labels(self.path, self.by, self.header)
+        if labels is not None:
+            if len(labels) != len(whole.working):
+                raise TableError(f"{self.path} was changed while it was read: run again.")
             kept = np.flatnonzero(labels == self.label)
         part = Records(whole.original[kept], whole.working[kept])
         if not len(part.working):
-            raise TableError(f"{self.path}: shard {self.number + 1} has no records.")
+            raise TableError(f"{self.path}: shard {self.number + 1} has no records: use fewer.")
         return part
+
+    def state(self) -> list[int]:
+        """Return what changes whenever the file is written or replaced."""
+        try:
+            return state_of(Path(self.path))
+        except OSError as error:
+            raise unreadable(Path(self.path), error) from None
 
     def secret(self) -> bytes:
         """Return what fixes the node's draws; parts of one file have different ones."""
         if self.seed is not None:
             return simulated_secret(self.seed, self.number)
-        which = f"{Path(self.path).name} {self.by} {self.label} {self.part}".encode()
+        which = repr((Path(self.path).name, self.by, self.label, self.part)).encode()
         key = kept_secret(self._workspace)
         return hashlib.blake2b(which, key=key, digest_size=SECRET_BYTES).digest()
 
@@ -95,12 +110,12 @@ class FileShard:
 
 def load_all(shards: Sequence[FileShard], progress: Progress | None = None) -> list[Records]:
     """Load shards on this machine, reading a file once for all of its parts."""
-    whole: dict[str, Records] = {}
+    whole: dict[str, tuple[Records, Labels | None]] = {}
     loaded = []
     for number, shard in enumerate(shards):
         if shard.path not in whole:
-            whole = {shard.path: shard._whole()}
-        loaded.append(shard._part(whole[shard.path]))
+            whole = {shard.path: (shard._whole(), shard._labels())}
+        loaded.append(shard._part(*whole[shard.path]))
         if progress is not None:
             progress((number + 1) / len(shards))
     return loaded
@@ -118,9 +133,12 @@ def kept_secret(workspace: Path) -> bytes:
         path = private_folder(workspace, "keys") / "node.key"
         if not path.exists():
             write_once(path, secrets.token_bytes(SECRET_BYTES))
-        return path.read_bytes()
+        secret = path.read_bytes()
     except OSError as error:
         raise UsageError(
             f"the node's secret cannot be kept in {workspace}: {error.strerror}. Put the shard in "
             "a folder that can be written."
         ) from None
+    if len(secret) != SECRET_BYTES:  # shorter, the noise could be guessed
+        raise UsageError(f"{path} is damaged: remove it, and another secret will be made.")
+    return secret

@@ -150,6 +150,7 @@ def seeding_rounds(
     draw: Callable[[int], NDArray[Any]],
     settle: Callable[[NDArray[Any]], NDArray[Any]],
     refer: Callable[[int], NDArray[Any]] | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Seeding:
     """Run Algorithm 0: in every round pick a record, draw a center from its density, remember it.
 
@@ -176,6 +177,8 @@ def seeding_rounds(
         draws.append(draw(index))
         centers.append(settle(draws[t]))
         references.append(centers[t] if refer is None else refer(index))
+        if progress is not None:
+            progress((t + 1) / n_clusters)
     return Seeding(
         np.stack(centers), np.asarray(indices, np.int64), np.stack(draws), tuple(uniform_rounds)
     )

@@ -3,7 +3,8 @@
 The reduction (Table `tabT1`): on the whole stream, round j probes the records of minibatch j to
 themselves and all others to their closest center, which is at distance zero, so Algorithm 0 picks
 inside minibatch j in proportion to D_t. A step here is that round: the same keeper of D_t, on the
-minibatch alone.
+minibatch alone. Round 1 picks uniformly in minibatch 1 instead of the whole stream, which the proof
+of `thOKM` takes to change nothing.
 """
 
 from __future__ import annotations

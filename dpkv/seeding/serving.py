@@ -188,7 +188,7 @@ def sample_uniformly(  # type: ignore[no-untyped-def]
             else:
                 for f in range(n_fresh):
                     closer = _squared(records[i], places[fresh[f]])
-                    if closer < distance:
+                    if closer < distance or (closer == distance and fresh[f] < best):
                         best, distance = fresh[f], closer
             _join(best, records[i], distance, places, masses, drifts, spreads)
             continue

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dpkv import kernels
 from dpkv.errors import UsageError
-from dpkv.kernels import Float64s, Floats
-from dpkv.seeding.online import ok_means
+from dpkv.kernels import Float64s, Floats, Indices
+from dpkv.seeding.online import OnlineSeeding, estimate_varsigma, ok_means
 from dpkv.seeding.online_facility import online_kmeans
 from dpkv.seeding.potentials import LloydResult, lloyd_iterations
+from dpkv.seeding.probes import NearestSynopsisProbe
 from dpkv.seeding.sharp import sharp_stream
-from dpkv.seeding.streaming import sk_means, stream_potentials
-from dpkv.seeding.trials import Found, Progress
+from dpkv.seeding.streaming import (
+    StreamSeeding,
+    estimate_stretching,
+    sk_means,
+    stream_potentials,
+)
+from dpkv.seeding.trials import Found, Progress, Trials
 from dpkv.streams import Stream
 
 STREAM_ALGORITHMS = {
@@ -25,6 +32,7 @@ STREAM_ALGORITHMS = {
     "online-kmeans": "on-line k-means of Liberty, Sriharsha and Sviridenko",
 }
 """What runs over a stream in one pass."""
+_SAMPLED = 5000
 
 
 class StreamProblem:
@@ -44,10 +52,11 @@ class StreamProblem:
         self._stream = stream
         self._n_synopses = n_synopses
         self._builder = builder or "facility"
+        self._made: list[StreamSeeding | OnlineSeeding] = []
 
-    def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
-        """Run the algorithm in one pass."""
-        found: Found = _RUNS[self.algorithm](self, n_clusters, rng)
+    def seed(self, n_clusters: int, rng: np.random.Generator, progress: Progress) -> Found:  # noqa: ARG002
+        """Run the algorithm in one pass; the stream itself reports progress."""
+        found = _RUNS[self.algorithm](self, n_clusters, rng)
         self.n_records = found.details["n_records"]
         return found
 
@@ -61,6 +70,7 @@ class StreamProblem:
             second_pass=self._stream.rereadable,
             rng=rng,
         )
+        self._made.append(made)
         points = len(made.synopses.points)
         exact = "exact" if made.spread_is_exact else "at most this"
         summary = f"{points} synopses ({self._builder}), spread {made.spread:.6g}, {exact}"
@@ -86,6 +96,7 @@ class StreamProblem:
                 )
             self.n_records = sum(len(chunk) for chunk in self._stream.chunks())
         made = ok_means(self._stream, n_clusters, n_records=self.n_records, rng=rng)
+        self._made.append(made)
         sizes = made.batch_sizes
         summary = f"{len(sizes)} minibatches of {min(sizes)} to {max(sizes)} records"
         details = {"n_records": made.n_records, "batch_sizes": list(sizes), "summary": summary}
@@ -102,6 +113,26 @@ class StreamProblem:
         made = online_kmeans(self._stream, n_clusters, rng=rng)
         summary = f"{len(made.centers)} centres for k = {n_clusters}, on-line cost {made.cost:.6g}"
         return Found(made.centers, {"n_records": made.n_records, "summary": summary})
+
+    def bound(self, trials: Trials) -> dict[str, Any] | None:
+        """Return the theorem's bound of the best run, if there is one for the algorithm.
+
+        The optimum is estimated by that run's Lloyd iterations, stretching and varsigma on a
+        uniform sample of the stream: the result is an estimate of the bound.
+        """
+        if not self._made:
+            return None
+        best = trials.best
+        made = self._made[trials.runs.index(best)]
+        rows, sample = sampled(self._stream, _SAMPLED, np.random.default_rng(trials.seed))
+        if isinstance(made, StreamSeeding):
+            probe = NearestSynopsisProbe(made.synopses.points)
+            eta = estimate_stretching(sample, probe, best.centers, rng=trials.seed).eta
+            value = made.bound(best.potential, eta) if math.isfinite(eta) else math.inf
+            return _estimated(value, "thSKM, as its proof gives it", "eta", eta)
+        batches = np.searchsorted(np.cumsum(made.batch_sizes), rows, side="right") + 1
+        varsigma = estimate_varsigma(sample, batches, best.centers, rng=trials.seed).varsigma
+        return _estimated(made.bound(best.potential, varsigma), "thOKM", "varsigma", varsigma)
 
     def potential(self, centers: Floats) -> float:
         """Return phi of all records, NaN where the stream is gone."""
@@ -122,7 +153,31 @@ class StreamProblem:
         return sums, masses, phi
 
 
-_RUNS: dict[str, Any] = {
+def sampled(stream: Stream, size: int, rng: np.random.Generator) -> tuple[Indices, Float64s]:
+    """Return the places and the records of a uniform sample of a stream, in its order."""
+    keys, places, kept = np.empty(0), np.empty(0, np.int64), None
+    before = 0
+    for chunk in stream.chunks():
+        keys = np.concatenate([keys, rng.random(len(chunk))])
+        places = np.concatenate([places, np.arange(before, before + len(chunk))])
+        kept = chunk if kept is None else np.concatenate([kept, chunk])
+        before += len(chunk)
+        least = np.sort(np.argsort(keys)[:size])
+        keys, places, kept = keys[least], places[least], kept[least]
+    assert kept is not None
+    return places, kept
+
+
+def _estimated(value: float, theorem: str, name: str, figure: float) -> dict[str, Any]:
+    of = f"{theorem}, with the optimum estimated by Lloyd's iterations and {name} from a sample"
+    return {
+        "value": value if math.isfinite(value) else None,
+        "of": of,
+        name: figure if math.isfinite(figure) else None,
+    }
+
+
+_RUNS: dict[str, Callable[[StreamProblem, int, np.random.Generator], Found]] = {
     "sk": StreamProblem.sk,
     "ok": StreamProblem.ok,
     "kmeans-sharp": StreamProblem.sharp,

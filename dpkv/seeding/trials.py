@@ -41,7 +41,7 @@ class Problem(Protocol):
     def n_records(self) -> int | None:
         """Number of records, or None before a stream has passed."""
 
-    def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
+    def seed(self, n_clusters: int, rng: np.random.Generator, progress: Progress) -> Found:
         """Run the algorithm once."""
 
     def potential(self, centers: Floats) -> float:
@@ -63,7 +63,7 @@ class TableProblem:
         """Number of records."""
         return len(self.records)
 
-    def seed(self, n_clusters: int, rng: np.random.Generator) -> Found:
+    def seed(self, n_clusters: int, rng: np.random.Generator, progress: Progress) -> Found:  # noqa: ARG002
         """Run the instance once."""
         return Found(ALGORITHMS[self.algorithm](self.records, n_clusters, rng=rng)[0])
 
@@ -180,7 +180,7 @@ def solve(
             progress((len(runs) + share) / repeat)
 
     for child in np.random.SeedSequence(seed).spawn(repeat):
-        found = problem.seed(k, np.random.default_rng(child))
+        found = problem.seed(k, np.random.default_rng(child), tell)
         runs.append(_finished(problem, found, lloyd_steps, tell))
         tell(0.0)
     return Trials(problem.algorithm, k, seed, lloyd_steps, tuple(runs))

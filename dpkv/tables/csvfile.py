@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import os
 import re
 import zlib
 from collections import deque
@@ -115,7 +116,7 @@ class CsvSource:
         """Return how much of the file has been read; of a pipe nobody knows."""
         if self._pipe is not None:
             return 0.0
-        return min(1.0, file.tell() / max(1, self.path.stat().st_size))
+        return min(1.0, file.tell() / max(1, os.fstat(file.fileno()).st_size))
 
     def _pieces(self, piece_bytes: int) -> Iterator[tuple[bytes, float]]:
         """Yield the bytes cut after whole records, with the share of the file read so far."""
@@ -182,6 +183,16 @@ class CsvSource:
                 for future in waiting:
                     future.cancel()
 
+    def texts(self) -> Iterator[NDArray[np.object_]]:
+        """Yield the text of the one column used, row for row as ``chunks`` yields numbers."""
+        for block in self._blocks():
+            self._refuse_binary(block.text)
+            rows = self._refuse_ragged(block)
+            cells = self._read(block.text, str, as_text=True)[self._positions[0]]
+            if len(cells) != rows:
+                raise self._unreadable(block)
+            yield cells.str.strip().to_numpy(dtype=object)
+
     def _parse(self, block: _Block) -> Chunk:
         self._refuse_binary(block.text)
         rows = self._refuse_ragged(block)
@@ -214,7 +225,7 @@ class CsvSource:
             )
         return rows
 
-    def _read(self, text: bytes, dtype: type) -> pd.DataFrame:
+    def _read(self, text: bytes, dtype: type, *, as_text: bool = False) -> pd.DataFrame:
         return pd.read_csv(
             io.BytesIO(text),
             sep=self._delimiter,
@@ -225,6 +236,7 @@ class CsvSource:
             index_col=False,
             skipinitialspace=True,
             low_memory=False,
+            na_filter=not as_text,
             encoding="utf-8",
             encoding_errors="replace",
         )

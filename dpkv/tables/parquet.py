@@ -15,29 +15,34 @@ from dpkv.tables.naming import choose_columns, not_numeric
 _BATCH_ROWS = 1 << 17
 
 
+def opened_parquet(path: Path) -> tuple[Any, Any, list[str]]:
+    """Return pyarrow, the open file, and the names of its columns but for an index of pandas."""
+    try:
+        import pyarrow  # noqa: PLC0415 (an optional extra)
+        import pyarrow.parquet  # noqa: PLC0415
+    except ImportError:
+        raise TableError(
+            f"{path} is a Parquet file: reading it needs pip install 'dpkv[parquet]'."
+        ) from None
+    try:
+        file: Any = pyarrow.parquet.ParquetFile(path)
+        schema = file.schema_arrow
+        names: list[str] = schema.names
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError):
+        raise TableError(f"{path} is damaged: it is not a readable Parquet file.") from None
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    return pyarrow, file, [name for name in names if name not in index]
+
+
 class ParquetSource:
     """A Parquet file whose columns are known."""
 
     def __init__(self, path: Path, columns: Sequence[str] | None) -> None:
-        try:
-            import pyarrow  # noqa: PLC0415 (an optional extra)
-            import pyarrow.parquet  # noqa: PLC0415
-        except ImportError:
-            raise TableError(
-                f"{path} is a Parquet file: reading it needs pip install 'dpkv[parquet]'."
-            ) from None
         self.path = path
-        self._arrow: Any = pyarrow
-        try:
-            self._file: Any = pyarrow.parquet.ParquetFile(path)
-            schema = self._file.schema_arrow
-            names = schema.names
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError):
-            raise TableError(f"{path} is damaged: it is not a readable Parquet file.") from None
-        index = (schema.pandas_metadata or {}).get("index_columns", [])
-        names = [name for name in names if columns is not None or name not in index]
-        self.columns = choose_columns(path, names, columns)
-        types = pyarrow.types
+        self._arrow, self._file, own = opened_parquet(path)
+        schema = self._file.schema_arrow
+        self.columns = choose_columns(path, own if columns is None else schema.names, columns)
+        types = self._arrow.types
         numeric = (types.is_integer, types.is_floating, types.is_decimal)
         unfit = [
             name

@@ -15,9 +15,10 @@ class Pipe:
     nothing is copied to a file, and no more is held than the first rows.
     """
 
-    def __init__(self, stream: BinaryIO, name: str) -> None:
+    def __init__(self, stream: BinaryIO, name: str, *, owned: bool) -> None:
         self._stream: Any = stream
         self._name = name
+        self._owned = owned  # standard input is left open for whoever comes next
         self._seen = bytearray()
         self._openings = 0
 
@@ -43,9 +44,22 @@ class Pipe:
         room[: len(piece)] = piece
         return len(piece)
 
+    def close(self) -> None:
+        """Close the pipe itself, if it is ours."""
+        if self._owned:
+            self._stream.close()
+
+    def end(self) -> None:
+        """Close the pipe after its reading, not after the look at its beginning."""
+        if self._openings > 1:
+            self.close()
+
+    def __del__(self) -> None:
+        self.close()  # one that was never read
+
 
 class _Opening(io.RawIOBase):
-    """What io's buffered reader asks of a file. Closing it leaves the pipe as it is."""
+    """What io's buffered reader asks of a file."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
@@ -55,6 +69,11 @@ class _Opening(io.RawIOBase):
 
     def readinto(self, room: Any) -> int:
         return self._pipe.read_into(memoryview(room))
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._pipe.end()
 
 
 def read_once(name: str) -> TableError:

@@ -6,6 +6,7 @@ of numbers, whatever the length; nothing is copied to disk.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ class RecordStream:
         self._fill = fill
         self._progress = progress
         self._begun = False
-        self._state = state_of(source.path) if rereadable else None
+        self._state = _state(source.path) if rereadable else None
 
     @property
     def name(self) -> str:
@@ -84,8 +85,14 @@ class RecordStream:
     def _check_end(self) -> None:
         if self.n_records == 0:
             raise TableError(f"{self.name} has no rows: it must hold at least one record.")
-        if self._state is not None and state_of(self._source.path) != self._state:
+        if self.rereadable and _state(self._source.path) != self._state:
             raise TableError(f"{self.name} was changed while it was read: run again.")
+
+
+def _state(path: Path) -> list[int] | None:
+    with contextlib.suppress(OSError):  # a file that is gone
+        return state_of(path)
+    return None
 
 
 def open_stream(
@@ -101,8 +108,9 @@ def open_stream(
     """Open a file, a pipe ("-" is standard input) or an iterator for one pass over its records.
 
     CSV text, plain or gzipped, may come from a file or a pipe; Parquet must be a file. A file can
-    be read again, a pipe or an iterator cannot. An iterator yields rows or matrices of numbers. The
-    other parameters are those of ``open_table`` and ``prepare``.
+    be read again, a pipe or an iterator cannot. A pipe is read in blocks of 8 MB, so records of a
+    slow one wait until there are that many, or until it ends. An iterator yields rows or matrices
+    of numbers. The other parameters are those of ``open_table`` and ``prepare``.
     """
     opened: Source
     if isinstance(source, (str, Path)):
@@ -120,12 +128,15 @@ def _open_bytes(
     path = Path(source)
     try:
         if str(source) == "-":
-            path, stream = Path("standard input"), sys.stdin.buffer
+            path = Path("standard input")
+            if sys.stdin is None:
+                raise TableError("standard input is closed: pipe the records into it.")
+            pipe = Pipe(sys.stdin.buffer, str(path), owned=False)
         elif path.exists() and not path.is_file() and not path.is_dir():
-            stream = path.open("rb")
+            pipe = Pipe(path.open("rb"), str(path), owned=True)
         else:
             return open_table(path, columns=columns, header=header), True
-        return CsvSource(path, columns, header, Pipe(stream, str(path))), False
+        return CsvSource(path, columns, header, pipe), False
     except OSError as error:
         raise unreadable(path, error) from None
 

@@ -19,6 +19,7 @@ PUBLIC = [
     "Domain",
     "DomainError",
     "DpkvError",
+    "EngineError",
     "KVariates",
     "L1Ball",
     "LedgerError",
@@ -39,10 +40,13 @@ PUBLIC = [
     "kvariates",
     "lloyd",
     "noise_terms",
+    "ok_means",
+    "open_stream",
     "potential",
     "read_table",
     "release",
     "simulate",
+    "sk_means",
 ]
 
 
@@ -63,7 +67,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["seed", "--help"], ["release", "--help"], ["ledger", "--help"], ["--version"]],
+    [
+        ["--help"],
+        ["seed", "--help"],
+        ["release", "--help"],
+        ["bounds", "--help"],
+        ["ledger", "--help"],
+        ["--version"],
+    ],
 )
 def test_help_answers_before_anything_heavy_is_imported(arguments: list[str]) -> None:
     program = (

@@ -65,7 +65,7 @@ def lines_of(text: str) -> list[list[str]]:
     text = re.sub(r"calibrations/[^\s;]+", "calibrations/...", text)
     text = re.sub(r"^release \S+$", "release ...", text, flags=re.MULTILINE)
     lines = [line.split() for line in text.splitlines() if line.strip()]
-    return [words for words in lines if not re.fullmatch(r".*: \d+%", " ".join(words))]
+    return [words for words in lines if not re.fullmatch(r".*: \d+(%| s)", " ".join(words))]
 
 
 def alike(shown: str, printed: str) -> bool:

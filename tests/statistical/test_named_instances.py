@@ -9,18 +9,31 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import product
+from itertools import combinations, product
 from math import prod
 from operator import itemgetter
 
 import numpy as np
 import pytest
 from sklearn.cluster import kmeans_plusplus as sklearn_kmeans_plusplus
+from support import enumeration
 from support.chance import FALSE_ALARM, implausible
 from support.enumeration import Point, all_runs, closest, picks, project, squared
 
 import dpkv
-from dpkv.seeding import Dirac, MinibatchProbe, NearestSynopsisProbe, UniformOnSubset
+from dpkv.seeding import (
+    BUILDERS,
+    Dirac,
+    MinibatchProbe,
+    NearestSynopsisProbe,
+    OkMeans,
+    Synopses,
+    UniformOnSubset,
+    kmeans_sharp,
+    ok_means,
+    sk_means,
+    streaming,
+)
 
 RECORDS = [(1.0, 1.0), (1.25, 1.0), (3.0, 2.0), (4.0, 0.5), (0.5, 3.0), (-2.0, 0.0)]
 TABLE = np.array(RECORDS)
@@ -201,6 +214,83 @@ def test_planted_fault_sk_means_plusplus_ignores_counts() -> None:
     assert disagreement(wrong, SK) is not None
 
 
+def test_sk_means_plusplus_is_exactly_its_reduction() -> None:
+    """Algorithm 0 enumerated on the whole stream against the algorithm enumerated on synopses."""
+    reduced = all_runs(
+        RECORDS,
+        3,
+        probe=enumeration.nearest_synopsis(SYNOPSES),
+        density=enumeration.dirac_at([SYNOPSES[j] for j in SYNOPSIS_OF]),
+        first_weight=uniform_synopsis().tolist(),
+    )
+    assert project(reduced, enumeration.released) == pytest.approx(SK, abs=1e-12)
+
+
+def test_planted_fault_sk_means_plusplus_reduced_with_records_in_place() -> None:
+    """Released as themselves, records have another distribution."""
+    wrong = all_runs(RECORDS, 3, probe=enumeration.nearest_synopsis(SYNOPSES))
+    assert project(wrong, enumeration.released) != pytest.approx(SK, abs=1e-3)
+
+
+def streamed(opening: str, n_runs: int = N_RUNS) -> list[tuple[Point, ...]]:
+    rng = np.random.default_rng(2016)
+    runs = (sk_means(TABLE, 3, opening=opening, rng=rng).centers for _ in range(n_runs))
+    return [tuple(map(tuple, centers.tolist())) for centers in runs]
+
+
+def test_sk_means_runs_on_given_synopses(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = np.bincount(SYNOPSIS_OF).astype(float)
+    given = Synopses(np.array(SYNOPSES), counts, len(RECORDS), 1.0, "given")
+    monkeypatch.setattr(streaming, "build_synopses", lambda *_, **__: given)
+    assert disagreement(streamed("synopsis"), SK) is None
+    assert disagreement(streamed("record"), SK) is not None  # the planted fault
+
+
+@pytest.mark.parametrize("builder", ["facility", "grid"])
+def test_sk_means_runs_on_the_synopses_it_builds(builder: str) -> None:
+    """Of a stream with duplicates and room for the distinct records, the synopses are certain."""
+    times = [1, 3, 1, 2, 1, 4]
+    stream = np.repeat(TABLE, times, axis=0)
+    size = len(RECORDS) if builder == "facility" else 8
+    expected = sk_means_plusplus(list(zip(RECORDS, times, strict=True)), 3)
+    unweighted = sk_means_plusplus([(a, 1) for a in RECORDS], 3)
+    rng = np.random.default_rng(2016)
+    found = [
+        tuple(
+            map(
+                tuple,
+                sk_means(stream, 3, n_synopses=size, builder=builder, rng=rng).centers.tolist(),
+            )
+        )
+        for _ in range(N_RUNS)
+    ]
+    assert disagreement(found, expected) is None
+    assert disagreement(found, unweighted) is not None
+
+
+# -- k-means# --------------------------------------------------------------------------------------
+
+
+def test_kmeans_sharp_has_the_distribution_of_its_description() -> None:
+    """k = 2: three records by weight, then three by weight times distance; the set of them."""
+    weight, few = WEIGHTS[1:5], RECORDS[1:5]
+    chances: dict[tuple[int, ...], float] = defaultdict(float)
+    wrong: dict[tuple[int, ...], float] = defaultdict(float)
+    for rows, chance in independent(weight, 3).items():
+        masses = [w * distance(a, [few[i] for i in rows]) for a, w in zip(few, weight, strict=True)]
+        again = independent(masses, 3) if any(masses) else {rows: 1.0}
+        for more, likelihood in again.items():
+            chances[tuple(sorted({*rows, *more}))] += chance * likelihood
+        for more, likelihood in independent(weight, 3).items():
+            wrong[tuple(sorted({*rows, *more}))] += chance * likelihood
+    rng = np.random.default_rng(1)
+    found = [
+        tuple(kmeans_sharp(few, 2, sample_weight=weight, rng=rng).tolist()) for _ in range(N_RUNS)
+    ]
+    assert implausible(found, {rows: p for rows, p in chances.items() if p > 0}) is None
+    assert implausible(found, {rows: p for rows, p in wrong.items() if p > 0}) is not None
+
+
 # -- ok-means++ ------------------------------------------------------------------------------------
 
 BATCH_OF = [1, 2, 1, 3, 2, 3]
@@ -235,3 +325,66 @@ def test_planted_fault_ok_means_plusplus_with_two_batches_swapped() -> None:
 def test_planted_fault_ok_means_plusplus_draws_uniformly_in_its_batches() -> None:
     wrong = released(3, probe=MinibatchProbe(np.array(BATCH_OF)), gamma=float("inf"))
     assert disagreement(wrong, OK) is not None
+
+
+def test_ok_means_plusplus_is_exactly_its_reduction() -> None:
+    reduced = all_runs(RECORDS, 3, probe=enumeration.minibatch(BATCH_OF), batches=BATCH_OF)
+    assert project(reduced, enumeration.released) == pytest.approx(OK, abs=1e-12)
+
+
+def test_planted_fault_ok_means_plusplus_reduced_without_the_probe() -> None:
+    wrong = all_runs(RECORDS, 3, batches=BATCH_OF)
+    assert project(wrong, enumeration.released) != pytest.approx(OK, abs=1e-3)
+
+
+def in_steps(batches: Sequence[int]) -> list[tuple[Point, ...]]:
+    rng = np.random.default_rng(2016)
+    found = []
+    for _ in range(N_RUNS):
+        seeder = OkMeans(rng)
+        for batch in batches:
+            seeder.partial_fit(TABLE[np.array(BATCH_OF) == batch])
+        found.append(tuple(map(tuple, seeder.centers.tolist())))
+    return found
+
+
+def test_ok_means_in_steps() -> None:
+    assert disagreement(in_steps([1, 2, 3]), OK) is None
+
+
+def test_planted_fault_ok_means_in_steps_of_another_order() -> None:
+    assert disagreement(in_steps([1, 3, 2]), OK) is not None
+
+
+def test_ok_means_over_an_iterator() -> None:
+    ordered = TABLE[np.argsort(BATCH_OF, kind="stable")]
+    rng = np.random.default_rng(2016)
+    runs = (ok_means(iter(ordered), batch_rows=2, rng=rng).centers for _ in range(N_RUNS))
+    assert disagreement([tuple(map(tuple, centers.tolist())) for centers in runs], OK) is None
+
+
+# -- the reservoir ---------------------------------------------------------------------------------
+
+
+def samples(already_seen: int) -> list[tuple[int, ...]]:
+    rng = np.random.default_rng(2016)
+    line = np.arange(6.0)[:, np.newaxis]
+    found = []
+    for _ in range(N_RUNS):
+        builder = BUILDERS["reservoir"](3, 1, rng)
+        builder._seen = already_seen
+        builder.add(line[:4])
+        builder.add(line[4:])
+        found.append(tuple(sorted(map(int, builder.finish().points[:, 0]))))
+    return found
+
+
+EVENLY = dict.fromkeys(combinations(range(6), 3), 1 / 20)
+
+
+def test_the_reservoir_is_a_uniform_sample() -> None:
+    assert implausible(samples(0), EVENLY) is None
+
+
+def test_planted_fault_a_reservoir_that_counts_two_records_too_many() -> None:
+    assert implausible(samples(2), EVENLY) is not None

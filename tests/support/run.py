@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-_PROGRESS = re.compile(r".*: \d+%")  # a slow machine reports progress before it refuses
+_PROGRESS = re.compile(r".*: \d+(%| s)")  # a slow machine reports progress before it refuses
 
 
 def dpkv(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
