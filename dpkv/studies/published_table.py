@@ -8,8 +8,10 @@ potentials over those of k-variates++ at the printed, the recomputed and the cer
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +65,7 @@ PRINTED_RATIOS: dict[str, dict[int, tuple[float, float]]] = {
 }
 """rho'_phi of Forgy-DP and of GUPT, as Table `t-comp` prints them."""
 PRINTED_EPS_TILDE = dict(PRINTED_AT_EPS_ONE.values())
+_EPS = 1.0  # of the printed table
 _LEAST_SHOWN = -8.0
 _AGREES = 1.0  # in eps~: what the random search and the choice of R may make of it
 
@@ -164,12 +167,30 @@ def _calibration(settings: Settings, table: str, values: Float64s, domain: Box) 
             "bounded": None,
             CERTIFIED: certify(eps, **size, gamma=settings.gamma).eps_tilde,
         }
+        printed = _printed(table, k)
+        if printed is not None:
+            loss = first_round_loss(values, domain, printed)
+            found["by_k"][str(k)]["first_round_loss"] = loss
     if settings.bounded:
         rng = rng_of(settings.seed, table, "calibration")
         record = calibrate(values, eps=eps, k=ks, domain=domain, n_est=1, rng=rng)
         for row in record.rows:
             found["by_k"][str(row.k)]["bounded"] = row.published.eps_tilde
     return found
+
+
+def first_round_loss(values: Float64s, domain: Box, eps_tilde: float) -> float:
+    """Return a privacy loss that round 1 has on *this* table with product-Laplace noise of eps~.
+
+    The record that weighs least at a corner of the box is replaced by one in that corner, and the
+    corner is released: log of (sum - least + 1) over the sum of exp(-|corner - a|_1 eps~ / diam1).
+    The largest over all corners is a lower bound on the loss of a whole release.
+    """
+    losses = []
+    for corner in product(*zip(domain.lower, domain.upper, strict=True)):
+        shares = np.exp(-np.abs(values - corner).sum(axis=1) * (eps_tilde / domain.diam1))
+        losses.append(math.log1p((1.0 - shares.min()) / shares.sum()))
+    return max(losses)
 
 
 def summarise(settings: Settings, finished: Finished) -> Summary:
@@ -196,6 +217,7 @@ def _row(
     row |= {"eps_tilde_radius": by_k["radius"], "eps_tilde_bounded": by_k["bounded"]}
     row |= {"eps_tilde_certified": by_k[CERTIFIED]}
     row["eps_tilde_ceiling"] = uniform_pick_ceiling(settings.eps, m)
+    row["first_round_loss_printed"] = by_k.get("first_round_loss")
     row |= {"rho_forgy_printed": printed[0], "rho_gupt_printed": printed[1]}
     for how in (FREE, CLAMPED):
         for ours in (PRINTED, RECOMPUTED, CERTIFIED):
@@ -213,7 +235,8 @@ def reason(row: dict[str, Any]) -> str:
     low, high = row["eps_tilde_diameter"], row["eps_tilde_radius"]
     if printed > ceiling:
         return (
-            f"impossible: {printed} is above the ceiling {ceiling:.1f} that one uniform pick sets"
+            f"no guarantee over all tables of this size: {printed} is above the ceiling "
+            f"{ceiling:.1f} that one uniform pick sets"
         )
     if low is None or high is None:
         return "the formula is undefined on these data"
@@ -237,7 +260,7 @@ def tell(summary: Summary) -> list[str]:
             f"the formula {_shown(row['eps_tilde_diameter'])} (diameter) to "
             f"{_shown(row['eps_tilde_radius'])} (radius), certified "
             f"{_shown(row['eps_tilde_certified'])}, ceiling {_shown(row['eps_tilde_ceiling'])}: "
-            f"{row['why']}"
+            f"{row['why']}{_on_this_table(row)}"
         )
     for row in summary["averages"]:
         free, clamped = (_pair(row, how, CERTIFIED) for how in (FREE, CLAMPED))
@@ -250,6 +273,12 @@ def tell(summary: Summary) -> list[str]:
     if summary["missing"]:
         sentences.append("not given, left out: " + ", ".join(summary["missing"]))
     return sentences
+
+
+def _on_this_table(row: dict[str, Any]) -> str:
+    """Say where round 1 alone, on the table itself, loses more than the whole release may."""
+    loss = row["first_round_loss_printed"]
+    return "" if loss is None or loss <= _EPS else f"; round 1 alone loses {loss:.2f} on this table"
 
 
 def _pair(row: dict[str, Any], how: str, ours: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dpkv.cli.output import save_figure
+from dpkv.domain import Box
 from dpkv.errors import ParameterError, UsageError
 from dpkv.studies import NAMES, dk_means, heat_maps, load_spec, published_table, study_of
 from dpkv.studies import sublinear_noise as sublinear
@@ -236,7 +237,11 @@ def test_a_real_table_is_divided_among_peers_around_its_records(
 
 
 def test_protected_dk_means_stays_close_to_its_rivals_for_small_p() -> None:
-    """The shape of `f-par1`: a few per cent of k-means++, at or below k-means|| for k = 5."""
+    """The shape of `f-par1`: within a few per cent of both rivals while few records have moved.
+
+    The paper also has it below k-means|| at k = 5. The full run does not find that: on its five
+    synthetic tables it is 0.1 to 1.3 % above, so nothing of the kind is asserted here.
+    """
     settings = replace(
         small("dk-means")[1], rows=6000, columns=50, largest_cluster=300, moves=(0, 5, 50)
     )
@@ -247,8 +252,7 @@ def test_protected_dk_means_stays_close_to_its_rivals_for_small_p() -> None:
     for row in rows:
         if row["p"] <= 5:
             assert abs(row["rho_kmeans++"]) < 4.0, row
-        if row["p"] <= 5 and row["k"] == 5:
-            assert row["rho_kmeans-parallel"] < 2.5 * row["error_kmeans-parallel"], row
+            assert abs(row["rho_kmeans-parallel"]) < 4.0, row
     assert max(row["spread_ratio"] for row in rows) > 15.0
 
 
@@ -290,7 +294,7 @@ def test_the_fits_find_what_was_put_in() -> None:
 @pytest.mark.parametrize(
     ("printed", "low", "high", "expected"),
     [
-        (19.0, 1.4, 2.8, "impossible"),
+        (19.0, 1.4, 2.8, "no guarantee over all tables"),
         (8.5, 7.4, 8.7, "the formula gives it"),
         (5.0, 7.4, 8.7, "below"),
         (10.0, 1.0, 2.4, "above what"),
@@ -301,9 +305,20 @@ def test_the_fits_find_what_was_put_in() -> None:
 def test_the_reason_of_a_printed_figure(printed, low, high, expected: str) -> None:
     row = {"eps_tilde_printed": printed, "eps_tilde_ceiling": 12.6}
     row |= {"eps_tilde_diameter": low, "eps_tilde_radius": high}
-    assert published_table.reason(row).startswith(expected) or expected in published_table.reason(
-        row
-    )
+    assert expected in published_table.reason(row)
+
+
+def test_the_loss_of_round_one_is_the_exact_one_at_a_corner() -> None:
+    values = np.array([[0.0], [0.0], [1.0]])
+    domain = Box((0.0,), (1.0,), scaled=False)
+    # a record at 0 is replaced by one at 1, and 1 is released
+    weights = np.exp(-2.0 * np.array([1.0, 1.0, 0.0]))
+    expected = np.log((weights.sum() - weights.min() + 1.0) / weights.sum())
+    assert published_table.first_round_loss(values, domain, 2.0) == pytest.approx(expected)
+    ceiling = np.log1p((np.exp(2.0) - 1.0) / 3.0)
+    assert expected < ceiling
+    alone = published_table.first_round_loss(np.zeros((3, 1)), domain, 2.0)
+    assert alone == pytest.approx(ceiling)  # the table on which the ceiling is reached
 
 
 def test_the_printed_tables_have_the_averages_of_the_papers_body() -> None:
