@@ -36,12 +36,7 @@ def note(sentence: str) -> None:
 
 def print_json(result: dict[str, Any]) -> None:
     """Print one JSON object."""
-    print_text(json_text(result))
-
-
-def json_text(result: dict[str, Any]) -> str:
-    """Return one JSON object as text."""
-    return json.dumps(result, indent=2, allow_nan=False) + "\n"
+    print_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
 def print_text(text: str) -> None:

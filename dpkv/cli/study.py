@@ -88,7 +88,7 @@ def _folder(folder: Path, *, resume: bool) -> Path:
 
 
 def _run(study: Study, spec: Spec, size: str, folder: Path, *, resume: bool) -> dict[str, Any]:
-    from dpkv.studies.runner import CaseLog, csv_of, page_of, result_of, run_cases
+    from dpkv.studies.runner import CaseLog, csv_of, json_of, page_of, result_of, run_cases
 
     settings = spec.settings(study, size)
     log = CaseLog(folder, study, settings)
@@ -97,10 +97,10 @@ def _run(study: Study, spec: Spec, size: str, folder: Path, *, resume: bool) -> 
         finished = run_cases(study, settings, log, bar.describe)
     summary = study.summarise(settings, finished)
     result = result_of(spec, study, size, settings, summary)
-    output.save_figure(study.draw(summary), folder / "figure.svg")
+    output.save_figure(study.draw(result), folder / "figure.svg")
     texts = {
-        "result.json": output.json_text(result),
-        "result.csv": csv_of(summary["rows"]),
+        "result.json": json_of(result),
+        "result.csv": csv_of(result["rows"]),
         "findings.md": page_of(spec, size, result["found"]),
         "spec.toml": spec.text,
     }

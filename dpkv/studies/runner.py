@@ -117,7 +117,8 @@ def rng_of(seed: int, *name: object) -> np.random.Generator:
 
 
 def result_of(spec: Spec, study: Study, size: str, settings: Any, summary: Summary) -> Summary:
-    """Return a study's result as one JSON object."""
+    """Return a study's result as one JSON object, with six digits of every number."""
+    summary = {name: _rounded(value) for name, value in summary.items()}
     return {
         "schema_version": 1,
         "kind": "study",
@@ -129,6 +130,22 @@ def result_of(spec: Spec, study: Study, size: str, settings: Any, summary: Summa
         "found": study.tell(summary),
         **summary,
     }
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list) else value
+
+
+def json_of(result: Summary) -> str:
+    """Return a result as JSON with a line for each row."""
+    rows = ",\n".join(f"    {json.dumps(row, allow_nan=False)}" for row in result["rows"])
+    rest = {name: value for name, value in result.items() if name != "rows"}
+    text = json.dumps(rest, indent=2, allow_nan=False).removesuffix("\n}")
+    return f'{text},\n  "rows": [\n{rows}\n  ]\n}}\n'
 
 
 def csv_of(rows: list[dict[str, Any]]) -> str:
