@@ -9,6 +9,7 @@
         ├── ParameterError     a parameter is outside its allowed values
         ├── DomainError        bounds that do not describe a domain
         ├── TableError         a table that cannot be read as numbers
+        ├── DatasetError       a data set of the paper that is not here, or not what it should be
         └── LedgerError        the ledger is foreign, read-only, full, locked, or
             └── BrokenLedgerError  damaged: an entry was altered, moved or removed
 
@@ -91,6 +92,10 @@ class DomainError(UsageError):
 
 class TableError(UsageError):
     """A table that cannot be read as numeric records."""
+
+
+class DatasetError(UsageError):
+    """A data set of the paper that is not here, cannot be had, or is not what it should be."""
 
 
 class LedgerError(UsageError):

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from dpkv import __version__
-from dpkv.cli import ledger
+from dpkv.cli import datasets, ledger, study
 from dpkv.cli.audit import audit
 from dpkv.cli.bounds import bounds
 from dpkv.cli.calibrate import calibrate
@@ -62,6 +62,25 @@ _ledger = typer.Typer(
 for _name in ("show", "set-budget", "verify"):
     _ledger.command(_name)(_interruptible(getattr(ledger, _name.replace("-", "_"))))
 app.add_typer(_ledger)
+
+_study = typer.Typer(
+    name="study",
+    help="The paper's experiments, run again by one command each.",
+    no_args_is_help=True,
+)
+_study.command("list")(_interruptible(study.list_))
+_study.command("run")(_interruptible(study.run))
+app.add_typer(_study)
+
+_datasets = typer.Typer(
+    name="datasets",
+    help="The paper's tables: found, fetched, or made by its synthetic families.",
+    no_args_is_help=True,
+)
+_datasets.command("list")(_interruptible(datasets.list_))
+for _dataset_command in (datasets.path, datasets.fetch, datasets.make):
+    _datasets.command(_dataset_command.__name__)(_interruptible(_dataset_command))
+app.add_typer(_datasets)
 
 
 def _show_version(wanted: bool) -> None:

@@ -155,6 +155,13 @@ def check_target(path: Path, data: Path) -> Path:
     return path
 
 
+def check_new_file(path: Path) -> Path:
+    """Return where a file goes, links followed; refuse a bad place before any work is done."""
+    path = path.resolve()
+    _check_place("--out", path)
+    return path
+
+
 def _check_place(option: str, path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{option} must be a file. {path} is a directory: add a file name.")
@@ -210,6 +217,12 @@ def write_centers(path: Path, columns: Sequence[str], centers: Floats) -> None:
     from dpkv.tables.centers import centers_csv
 
     _write("--out", path, centers_csv(columns, centers))
+
+
+def write_public(path: Path, text: str | bytes) -> None:
+    """Write a file that anybody may read, whole or not at all."""
+    _write("--out", path, text)
+    path.chmod(0o644)
 
 
 def _write(option: str, path: Path, contents: str | bytes) -> None:

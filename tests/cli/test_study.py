@@ -1,0 +1,93 @@
+"""``dpkv study`` as people run it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.run import Run, in_process, refusal
+
+from dpkv.studies import NAMES, study, total_jensen
+from dpkv.studies.study import parse_spec
+
+QUICK = """
+[quick]
+rows = 40
+generators = ["burg"]
+alphas = [0.5]
+ks = [2, 3]
+runs = 2
+restarts = 1
+"""
+FILES = {"cases.jsonl", "result.json", "result.csv", "figure.svg", "findings.md", "spec.toml"}
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Return ``dpkv study``, with a total-jensen study that takes no time."""
+    real = study.load_spec("total-jensen").text
+    spec = parse_spec("total-jensen", real[: real.index("[quick]")] + QUICK)
+    monkeypatch.setattr("dpkv.studies.load_spec", lambda _name: spec)
+    return in_process(monkeypatch, capsys, tmp_path, "study")
+
+
+def test_the_list_names_every_study(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = in_process(monkeypatch, capsys, tmp_path, "study")
+    listed = json.loads(run("list", "--json").stdout)
+    assert [one["name"] for one in listed["studies"]] == list(NAMES)
+    shown = run("list")
+    assert shown.returncode == 0 and all(name in shown.stdout for name in NAMES)
+
+
+def test_a_run_writes_its_folder_and_says_what_it_found(run: Run, tmp_path: Path) -> None:
+    done = run("run", "total-jensen")
+    assert done.returncode == 0, done.stderr
+    assert "quick run" in done.stdout and "burg" in done.stdout
+    assert {path.name for path in (tmp_path / "study-total-jensen").iterdir()} == FILES
+    page = (tmp_path / "study-total-jensen" / "findings.md").read_text(encoding="utf-8")
+    assert "quick run" in page and "What to make of it" not in page
+
+
+def test_json_is_the_result_that_is_written(run: Run, tmp_path: Path) -> None:
+    done = run("run", "total-jensen", "--out", "here", "--json")
+    assert json.loads(done.stdout) == json.loads((tmp_path / "here" / "result.json").read_bytes())
+
+
+def test_a_folder_that_is_there_is_refused_without_resume(run: Run) -> None:
+    assert run("run", "total-jensen").returncode == 0
+    assert "holds files" in refusal(run("run", "total-jensen"))
+
+
+def test_an_interrupted_run_goes_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run("run", "total-jensen", "--out", "whole")
+    assert whole.returncode == 0
+    real = total_jensen.STUDY.run
+
+    def interrupted(settings: object, case: study.Case) -> object:
+        if case.name.endswith("k = 3"):
+            raise KeyboardInterrupt
+        return real(settings, case)
+
+    broken = study.Study(**{**vars(total_jensen.STUDY), "run": interrupted})
+    monkeypatch.setattr(total_jensen, "STUDY", broken)
+    assert "--resume" in refusal(run("run", "total-jensen", "--out", "halves"), exit_code=130)
+    monkeypatch.setattr(total_jensen, "STUDY", study.Study(**{**vars(broken), "run": real}))
+    assert run("run", "total-jensen", "--out", "halves", "--resume").returncode == 0
+    for name in FILES - {"cases.jsonl"}:
+        assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_resume_without_cases_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("x", encoding="utf-8")
+    assert "cases.jsonl" in refusal(run("run", "total-jensen", "--out", "mine", "--resume"))
+
+
+def test_an_unknown_study_is_refused(run: Run, tmp_path: Path) -> None:
+    assert "dk-means" in refusal(run("run", "nonsense"))
+    assert list(tmp_path.iterdir()) == []
