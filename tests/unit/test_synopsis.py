@@ -165,7 +165,7 @@ class _Noiseless:
 
 
 def sums_of(points: np.ndarray, centers: np.ndarray, radii: np.ndarray, *, gaussian: bool):
-    noise = refine.StepNoise(1.0, 1.0, gaussian=gaussian, bias=1.0, stretch=1.0)
+    noise = refine.StepNoise(1.0, 1.0, gaussian=gaussian, bias=1.0, skew=0.0, stretch=1.0)
     labels = refine.labels_of(points, centers)
     return refine._noisy_sums(points, labels, centers, radii, noise, _Noiseless())
 
