@@ -263,12 +263,13 @@ def tell(summary: Summary) -> list[str]:
             f"{row['why']}{_on_this_table(row)}"
         )
     for row in summary["averages"]:
-        free, clamped = (_pair(row, how, CERTIFIED) for how in (FREE, CLAMPED))
+        free, clamped = (_three(row, how, CERTIFIED) for how in (FREE, CLAMPED))
         printed = f"{_shown(row['rho_forgy_printed'])} and {_shown(row['rho_gupt_printed'])}"
         sentences.append(
             f"{row['table']}, averages: potentials of Forgy-DP and GUPT over k-variates++ are "
-            f"printed as {printed}; at the printed eps~ we find {_pair(row, FREE, PRINTED)}, "
-            f"certified {free}, and {clamped} where centres are clamped to the domain"
+            f"printed as {printed}; of Forgy-DP, GUPT with all of eps and GUPT with a third of it "
+            f"we find {_three(row, FREE, PRINTED)} at the printed eps~, {free} certified, and "
+            f"{clamped} certified where centres are clamped to the domain"
         )
     if summary["missing"]:
         sentences.append("not given, left out: " + ", ".join(summary["missing"]))
@@ -281,9 +282,8 @@ def _on_this_table(row: dict[str, Any]) -> str:
     return "" if loss is None or loss <= _EPS else f"; round 1 alone loses {loss:.2f} on this table"
 
 
-def _pair(row: dict[str, Any], how: str, ours: str) -> str:
-    forgy, gupt = (row[f"{how}: {rival} over {ours}"] for rival in (FORGY, GUPT))
-    return f"{_shown(forgy)} and {_shown(gupt)}"
+def _three(row: dict[str, Any], how: str, ours: str) -> str:
+    return " / ".join(_shown(row[f"{how}: {rival} over {ours}"]) for rival in RIVALS)
 
 
 def _shown(value: float | None) -> str:
