@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from dpkv.errors import UsageError as UsageError
     from dpkv.errors import VerificationError as VerificationError
     from dpkv.estimator import KVariates as KVariates
+    from dpkv.releases import PrivateSynopsis as PrivateSynopsis
     from dpkv.releases import Release as Release
     from dpkv.releases import ReleaseRecord as ReleaseRecord
+    from dpkv.releases import cluster_synopsis as cluster_synopsis
+    from dpkv.releases import read_synopsis as read_synopsis
     from dpkv.releases import release as release
     from dpkv.releases import simulate as simulate
     from dpkv.seeding import assign as assign
@@ -58,6 +61,7 @@ _HOME = {
     "L1Ball": "dpkv.domain",
     "LedgerError": "dpkv.errors",
     "ParameterError": "dpkv.errors",
+    "PrivateSynopsis": "dpkv.releases",
     "Release": "dpkv.releases",
     "ReleaseRecord": "dpkv.releases",
     "Table": "dpkv.tables",
@@ -66,6 +70,7 @@ _HOME = {
     "VerificationError": "dpkv.errors",
     "assign": "dpkv.seeding",
     "calibrate": "dpkv.calibration",
+    "cluster_synopsis": "dpkv.releases",
     "estimate_optimum": "dpkv.seeding",
     "expected_potential_bound": "dpkv.seeding",
     "forgy": "dpkv.seeding",
@@ -76,6 +81,7 @@ _HOME = {
     "ok_means": "dpkv.seeding",
     "open_stream": "dpkv.tables",
     "potential": "dpkv.seeding",
+    "read_synopsis": "dpkv.releases",
     "read_table": "dpkv.tables",
     "release": "dpkv.releases",
     "simulate": "dpkv.releases",

@@ -50,16 +50,23 @@ class BudgetError(DpkvError):
     exit_code = 4
 
     def __init__(
-        self, *, requested: Decimal, remaining: Decimal, difference: Decimal, doubled: bool = False
+        self,
+        *,
+        requested: Decimal,
+        remaining: Decimal,
+        difference: Decimal,
+        doubled: bool = False,
+        what: str = "eps",
     ) -> None:
         self.requested = requested
         self.remaining = remaining
         self.difference = difference
-        unit = "replace-one; an add-remove eps counts twice" if doubled else "replace-one"
+        times = "twice" if what == "eps" else "1 + e^eps times"
+        unit = f"replace-one; an add-remove {what} counts {times}" if doubled else "replace-one"
         super().__init__(
-            f"budget refused: requested eps {requested:f}, remaining {remaining:f}, short by "
-            f"{difference:f} ({unit}); nothing was charged or written. Ask for a smaller eps, or "
-            "have whoever answers for the data raise the budget."
+            f"budget refused: requested {what} {requested:f}, remaining {remaining:f}, short by "
+            f"{difference:f} ({unit}); nothing was charged or written. Ask for a smaller {what}, "
+            "or have whoever answers for the data raise the budget."
         )
 
 

@@ -48,10 +48,12 @@ class KVariates(
     bounds : where records may lie, chosen without looking at the data: low, high for all columns,
         one pair a column, a mapping or a ``dpkv.Domain``; or "private", or "data", which leaks.
         It has no default that could be right: a fit without it is refused.
-    mechanism : "kvariates", "laplace", "forgy", "gupt" or "lloyd".
+    mechanism : "kvariates", "laplace", "forgy", "gupt", "lloyd" or "synopsis"; or "auto", the one
+        of least predicted error, from public facts alone.
     neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
     gamma : smoothing of the D^2 picks of "kvariates".
     iterations : of "lloyd".
+    delta : the chance with which the promise may fail, for mechanisms with Gaussian noise.
     bounds_share : the share of epsilon for private bounds.
     scaled : scale a box of bounds to the unit cube while the centers are found.
     workspace : the folder of the ledger that is charged; None charges nobody.
@@ -76,6 +78,7 @@ class KVariates(
         neighbours: str = "replace-one",
         gamma: float = DEFAULT_GAMMA,
         iterations: int | None = None,
+        delta: float | str | Decimal = 0,
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
         workspace: str | Path | None = ".dpkv",
@@ -88,6 +91,7 @@ class KVariates(
         self.neighbours = neighbours
         self.gamma = gamma
         self.iterations = iterations
+        self.delta = delta
         self.bounds_share = bounds_share
         self.scaled = scaled
         self.workspace = workspace
@@ -106,6 +110,7 @@ class KVariates(
             neighbours=self.neighbours,
             gamma=self.gamma,
             iterations=self.iterations,
+            delta=self.delta,
             bounds_share=self.bounds_share,
             scaled=self.scaled,
             workspace=self.workspace,

@@ -51,6 +51,11 @@ class Grid(ABC):
         """The largest L1 distance of a grid point from ``middle``, in steps."""
 
     @property
+    @abstractmethod
+    def box(self) -> tuple[Integers, Integers]:
+        """The lowest and the highest coordinate of every column."""
+
+    @property
     def n_features(self) -> int:
         """Number of columns."""
         return len(self.steps)
@@ -108,6 +113,11 @@ class BoxGrid(Grid):
         """The largest L1 distance of a grid point from ``middle``, in steps."""
         return sum(top - top // 2 for top in self.tops)
 
+    @property
+    def box(self) -> tuple[Integers, Integers]:
+        """Zeros, and the last level of every column."""
+        return np.zeros(len(self.tops), np.int64), np.asarray(self.tops, dtype=np.int64)
+
     def clip(self, points: Integers) -> Integers:
         """Return the points moved into the box, column by column."""
         return np.clip(points, 0, np.asarray(self.tops))
@@ -148,6 +158,12 @@ class L1BallGrid(Grid):
     def radius1(self) -> int:
         """The largest L1 distance of a grid point from ``middle``, in steps."""
         return self.reach
+
+    @property
+    def box(self) -> tuple[Integers, Integers]:
+        """The corners' coordinates."""
+        farthest = np.full(len(self.steps), self.reach, np.int64)
+        return -farthest, farthest
 
     def clip(self, points: Integers) -> Integers:
         """Return the nearest points within reach in L2: exact soft thresholding."""

@@ -269,6 +269,33 @@ def assign_nearest(
 
 
 @compiled
+def _two_nearest(  # type: ignore[no-untyped-def]
+    points, centers_by_feature, labels, nearest, second, first, last
+):
+    n_centers = centers_by_feature.shape[1]
+    reach = np.empty(n_centers, points.dtype)
+    for block in range(first, last):
+        for i in range(block * BLOCK, min(len(points), (block + 1) * BLOCK)):
+            best = _closest(points, i, centers_by_feature, reach)
+            other = points.dtype.type(np.inf)
+            for c in range(n_centers):
+                if c != best and reach[c] < other:
+                    other = reach[c]
+            labels[i], nearest[i], second[i] = best, reach[best], other
+
+
+def two_nearest(points: Floats, centers: Floats) -> tuple[NDArray[np.int32], Floats, Floats]:
+    """Return each record's nearest center, and its squared distances to the nearest two."""
+    by_feature = np.ascontiguousarray(np.asarray(centers, dtype=points.dtype).T)
+    labels = np.empty(len(points), np.int32)
+    nearest, second = np.empty(len(points), points.dtype), np.empty(len(points), points.dtype)
+    work = points.size * len(centers)
+    arrays = points, by_feature, labels, nearest, second
+    over_blocks(_two_nearest, block_count(len(points)), work, *arrays)
+    return labels, nearest, second
+
+
+@compiled
 def _clusters(  # type: ignore[no-untyped-def]
     points, centers_by_feature, weights, sums, masses, potentials, n_parts, first, last
 ):

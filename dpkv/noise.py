@@ -24,6 +24,8 @@ Int64s = NDArray[np.int64]
 
 _FARTHEST = 2**62  # noise beyond it is cut: no difference from a point of a grid can overflow
 _LARGEST_SEEDED_SCALE = 1e300
+_LARGEST_SEEDED_SPREAD = 2.0**80  # all but a millionth of that is cut, as of any larger one
+_NEXT_TO_NONE = 0.02  # a Gaussian below it is 0 but with probability 2 exp(-1250)
 
 
 class Entropy(Protocol):
@@ -34,6 +36,9 @@ class Entropy(Protocol):
 
     def add_laplace(self, values: Int64s, scale: float) -> Int64s:
         """Return the values plus independent discrete Laplace noise, P(z) ~ exp(-|z| / scale)."""
+
+    def add_gaussian(self, values: Int64s, scale: float) -> Int64s:
+        """Return the values plus discrete Gaussian noise, P(z) ~ exp(-z^2 / (2 scale^2))."""
 
     def generator(self) -> np.random.Generator:
         """Return a numpy Generator for steps whose probabilities no privacy proof relies on."""
@@ -49,6 +54,11 @@ class OperatingSystemEntropy:
     def add_laplace(self, values: Int64s, scale: float) -> Int64s:
         """Return the values plus discrete Laplace noise, sampled exactly by OpenDP."""
         noisy = _opendp_laplace(scale)(values.reshape(-1).tolist())
+        return _cut(np.asarray(noisy, dtype=np.int64)).reshape(values.shape)
+
+    def add_gaussian(self, values: Int64s, scale: float) -> Int64s:
+        """Return the values plus discrete Gaussian noise, sampled exactly by OpenDP."""
+        noisy = _opendp_gaussian(scale)(values.reshape(-1).tolist())
         return _cut(np.asarray(noisy, dtype=np.int64)).reshape(values.shape)
 
     def generator(self) -> np.random.Generator:
@@ -88,6 +98,26 @@ class SeededEntropy:
         noise = np.clip(geometric[0] - geometric[1], -float(_FARTHEST), float(_FARTHEST))
         return _cut(values + noise.astype(np.int64))
 
+    def add_gaussian(self, values: Int64s, scale: float) -> Int64s:
+        """Return the values plus discrete Gaussian noise, by rejection from discrete Laplace.
+
+        With a Laplace scale of t = floor(scale) + 1, a proposal z is kept with probability
+        exp(-(|z| - scale^2 / t)^2 / (2 scale^2)): what is kept has weight exp(-z^2 / (2 scale^2)).
+        """
+        if scale < _NEXT_TO_NONE:
+            return values
+        scale = min(scale, _LARGEST_SEEDED_SPREAD)
+        variance, mean = scale * scale, math.floor(scale) + 1.0
+        noise = np.empty(values.size, np.int64)
+        waiting = np.arange(values.size)
+        while waiting.size:
+            drawn = self.add_laplace(np.zeros(waiting.size, np.int64), mean)
+            surplus = np.abs(drawn.astype(np.float64)) - variance / mean
+            kept = self._rng.random(waiting.size) < np.exp(-surplus * surplus / (2.0 * variance))
+            noise[waiting[kept]] = drawn[kept]
+            waiting = waiting[~kept]
+        return _cut(values + noise.reshape(values.shape))
+
     def generator(self) -> np.random.Generator:
         """Return the seeded numpy Generator."""
         return self._rng
@@ -123,3 +153,16 @@ def _opendp_laplace(scale: float) -> Any:
     enable_features("contrib")
     space = vector_domain(atom_domain(T="i64")), l1_distance(T="i64")
     return make_laplace(*space, scale=scale)
+
+
+@cache
+def _opendp_gaussian(scale: float) -> Any:
+    """Return OpenDP's measurement: integers in, integers plus discrete Gaussian noise out."""
+    from opendp.domains import atom_domain, vector_domain  # noqa: PLC0415 (slow to import)
+    from opendp.measurements import make_gaussian  # noqa: PLC0415
+    from opendp.metrics import l2_distance  # noqa: PLC0415
+    from opendp.mod import enable_features  # noqa: PLC0415
+
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
+    return make_gaussian(*space, scale=scale)

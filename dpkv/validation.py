@@ -28,6 +28,8 @@ LARGEST_EPS = 1_000_000
 """Beyond it a privacy parameter promises nothing, and a ledger's sums could overflow."""
 SMALLEST_EPS = Decimal("0.000000001")
 """The ledger's unit."""
+SMALLEST_DELTA = Decimal("1e-18")
+"""The ledger's unit of delta."""
 
 
 def whole_number(name: str, value: SupportsIndex, *, at_least: int) -> int:
@@ -85,6 +87,19 @@ def exact_eps(name: str, value: float | str | Decimal) -> Decimal:
         raise ParameterError(name, f"greater than 0 and at most {LARGEST_EPS}", value)
     if number < SMALLEST_EPS:
         raise ParameterError(name, f"at least {SMALLEST_EPS:f}, the ledger's unit", value)
+    return number
+
+
+def exact_delta(name: str, value: float | str | Decimal) -> Decimal:
+    """Return a delta as the decimal number a person wrote: 0, or a number well below 1."""
+    try:
+        number = value if isinstance(value, Decimal) else Decimal(str(value).strip())
+    except InvalidOperation:
+        raise ParameterError(name, "a number", value) from None
+    if isinstance(value, bool) or not (number.is_finite() and 0 <= number < 1):
+        raise ParameterError(name, "at least 0 and below 1", value)
+    if 0 < number < SMALLEST_DELTA:
+        raise ParameterError(name, f"0 or at least {SMALLEST_DELTA}, the ledger's unit", value)
     return number
 
 

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
 from dpkv.domain import Box, Domain
 from dpkv.errors import ParameterError
+from dpkv.kernels import Integers
 from dpkv.mechanisms import (
     Algorithm0,
     KVariates,
@@ -20,7 +22,11 @@ from dpkv.mechanisms import (
     Mechanism,
     Neighbours,
     Published,
+    Step,
+    Synopsis,
 )
+from dpkv.mechanisms.synopsis import refine
+from dpkv.mechanisms.synopsis.certificate import TreeTest
 from dpkv.noise import Entropy, Int64s, OperatingSystemEntropy
 
 _WIDE = 10
@@ -33,6 +39,9 @@ FAULTS = {
     "papers-eps-tilde": "eps~ = 19, as the paper prints for EuropeDiff",
     "float-noise": "floating-point Laplace noise instead of integers",
     "swapped-split": "DPLloyd's budget split is unpacked in the wrong order",
+    "synopsis-sensitivity": "a synopsis counts a replaced record once instead of twice",
+    "synopsis-radius": "a synopsis reads its clip radii from the records",
+    "synopsis-decay": "a synopsis forgets that scores fall with depth",
 }
 
 
@@ -65,6 +74,8 @@ def planted(
     sound = KVariates.calibrated(
         eps, n_records=n_records, n_clusters=n_clusters, grid=grid, gamma=gamma
     )
+    if name.startswith("synopsis-"):
+        return Fault(name, _faulty_synopsis(name, eps, n_clusters=n_clusters, domain=domain))
     if name == "half-noise":
         return Fault(name, replace(sound, noise_scale=sound.noise_scale / 2.0))
     if name == "no-smoothing":
@@ -76,6 +87,55 @@ def planted(
     # In few columns the swapped split happens to spend less than it claims.
     wide = Box((0.0,) * _WIDE, (1.0,) * _WIDE) if domain.n_features < _WIDE else domain
     return Fault(name, swapped_split(eps, n_clusters=n_clusters, domain=wide))
+
+
+class _DataRadius(Synopsis):
+    """Residuals are cut to the longest that there is, and the noise follows it."""
+
+    def lloyd_step(
+        self,
+        points: Integers,
+        labels: Integers,
+        before: refine.Estimate,
+        entropy: Entropy,
+    ) -> refine.Estimate:
+        """Return the centers after a step whose radii no noise hides."""
+        norms = np.abs(points - before.centers[labels]).sum(axis=1)
+        radii = np.zeros(len(before.centers), np.int64)
+        np.maximum.at(radii, labels, norms)
+        return refine.moved_centers(
+            points, labels, before, radii, self.step_noise, self.grid, entropy
+        )
+
+
+class _NoDecay(Synopsis):
+    """Every test has the full count; the price is still that of falling scores."""
+
+    @property
+    def test(self) -> TreeTest:
+        """When a cell is split."""
+        return replace(super().test, decay=0)
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return the prices of the sound mechanism."""
+        return Synopsis(**_fields(self)).steps()
+
+
+def _faulty_synopsis(name: str, eps: Decimal, *, n_clusters: int, domain: Domain) -> Synopsis:
+    grid, relation = domain.grid(), Neighbours.REPLACE_ONE
+    sound = Synopsis.calibrated(eps, n_clusters=n_clusters, grid=grid, neighbours=relation)
+    if name == "synopsis-radius":
+        return _DataRadius(**_fields(sound))
+    if name == "synopsis-decay":
+        return _NoDecay(**_fields(sound))
+    once = Synopsis.calibrated(
+        eps, n_clusters=n_clusters, grid=grid, neighbours=Neighbours.ADD_REMOVE
+    )
+    return replace(once, neighbours=relation, root_scale=None)
+
+
+def _fields(mechanism: Synopsis) -> dict[str, Any]:
+    return {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
 
 
 def _unsmoothed(sound: KVariates) -> Algorithm0:
@@ -91,7 +151,7 @@ def swapped_split(eps: Decimal, *, n_clusters: int, domain: Domain) -> Lloyd:
     right = Lloyd.calibrated(
         eps, n_clusters=n_clusters, grid=domain.grid(), neighbours=Neighbours.REPLACE_ONE
     )
-    counts, sums = (float(step.eps) for step in right.steps())
+    counts, sums = (float(step.eps or 0) for step in right.steps())
     d = domain.n_features
     return replace(
         right,

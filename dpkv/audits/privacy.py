@@ -11,12 +11,13 @@ import numpy as np
 from dpkv.audits.losses import exact_losses, farthest_pair, tried_replacements
 from dpkv.audits.results import DataLoss, SampledBound, WorstCaseLoss
 from dpkv.audits.sampled import Sampler, features, sample_classifier, sample_likelihood
+from dpkv.audits.synopsis import synopsis_bounds
 from dpkv.audits.witness import Witness, loss_bounds, witness_of
 from dpkv.audits.worst_case import worst_case
 from dpkv.domain import Domain
 from dpkv.grid import BoxGrid
 from dpkv.kernels import Float64s, Integers
-from dpkv.mechanisms import Algorithm0, Lloyd, Mechanism, Neighbours
+from dpkv.mechanisms import Algorithm0, Lloyd, Mechanism, Neighbours, Synopsis
 from dpkv.noise import SeededEntropy
 
 SIZES = (50, 2000)
@@ -114,6 +115,10 @@ def sampled_bounds(
             )
             for size in SIZES
             if size >= n_clusters
+        )
+    if isinstance(probe, Synopsis):
+        return synopsis_bounds(
+            probe, eps, runs=effort.classifier_runs, alpha=effort.alpha, seed=effort.seed
         )
     # GUPT shows a record most where it is alone; DPLloyd moves a center only for many records.
     cases = [(1, 1), (n_clusters, n_clusters)]

@@ -36,6 +36,7 @@ from dpkv.mechanisms import (
     Mechanism,
     Neighbours,
     Published,
+    Synopsis,
     as_neighbours,
     calibrated,
 )
@@ -349,6 +350,7 @@ CONTENDERS = (
         "go to estimating ranges",
     ),
     Contender(Lloyd.name, Lloyd.title, _by_name),
+    Contender(Synopsis.name, Synopsis.title, _by_name),
     Contender(DIFFPRIVLIB, "diffprivlib's KMeans (DPLloyd, random start)", _diffprivlib),
     Contender(SEEDING, "k-means++ without privacy", _seeded, private=False),
     Contender(

@@ -46,7 +46,9 @@ class Certified:
     runs_a_side: int
 
 
-def certified_bound(first: Float64s, second: Float64s, alpha: float) -> Certified:
+def certified_bound(
+    first: Float64s, second: Float64s, alpha: float, delta: float = 0.0
+) -> Certified:
     """Return a lower bound on eps from scores of runs on either table; high means the first.
 
     The threshold is chosen on the first half of both, the bound taken from the second.
@@ -55,15 +57,17 @@ def certified_bound(first: Float64s, second: Float64s, alpha: float) -> Certifie
     threshold = _best_threshold(first[:half_first], second[:half_second], alpha)
     rest_first, rest_second = first[half_first:], second[half_second:]
     hits = int((rest_first > threshold).sum()), int((rest_second > threshold).sum())
-    bound = log_ratio_bound(hits, (len(rest_first), len(rest_second)), alpha)
+    bound = log_ratio_bound(hits, (len(rest_first), len(rest_second)), alpha, delta)
     return Certified(max(0.0, bound), hits, min(len(rest_first), len(rest_second)))
 
 
-def log_ratio_bound(hits: tuple[int, int], runs: tuple[int, int], alpha: float) -> float:
-    """Return log(p_low / q_high), wrong with probability at most alpha."""
+def log_ratio_bound(
+    hits: tuple[int, int], runs: tuple[int, int], alpha: float, delta: float = 0.0
+) -> float:
+    """Return log((p_low - delta) / q_high), wrong with probability at most alpha."""
     if hits[0] == 0:
         return -math.inf
-    low = float(stats.beta.ppf(alpha / 2, hits[0], runs[0] - hits[0] + 1))
+    low = float(stats.beta.ppf(alpha / 2, hits[0], runs[0] - hits[0] + 1)) - delta
     full = hits[1] == runs[1]
     high = 1.0 if full else float(stats.beta.isf(alpha / 2, hits[1] + 1, runs[1] - hits[1]))
     return math.log(low / high) if low > 0 else -math.inf
@@ -123,6 +127,7 @@ def sample_classifier(
     runs: int,
     alpha: float = DEFAULT_ALPHA,
     seed: int = 0,
+    delta: float = 0.0,
 ) -> SampledBound:
     """Audit anything that can be run on two neighbouring tables, by a classifier's event.
 
@@ -132,7 +137,7 @@ def sample_classifier(
     best: Certified | None = None
     for one, other in ((here, there), (there, here)):
         scores = _classified(one, other, seed)
-        bound = certified_bound(*scores, alpha / 2)
+        bound = certified_bound(*scores, alpha / 2, delta)
         if best is None or bound.lower_bound > best.lower_bound:
             best = bound
     assert best is not None

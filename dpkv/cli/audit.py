@@ -62,7 +62,8 @@ def audit(
         str | None,
         typer.Option(
             help="Self-test: plant a fault that must be reported: half-noise, no-smoothing, "
-            "papers-eps-tilde, float-noise or swapped-split."
+            "papers-eps-tilde, float-noise, swapped-split, synopsis-sensitivity, synopsis-radius "
+            "or synopsis-decay."
         ),
     ] = None,
     gamma: Annotated[float | None, typer.Option(help="Smoothing of the D^2 picks.")] = None,

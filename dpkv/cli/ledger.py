@@ -66,6 +66,7 @@ def set_budget(
         ),
     ],
     eps: Annotated[str, typer.Option(help="What all releases together may cost (replace-one).")],
+    delta: Annotated[str, typer.Option(help="The delta of all releases together.")] = "0",
     as_json: options.AsJson = False,
 ) -> None:
     """Set what all releases of a table together may cost; later ones are refused beyond it.
@@ -73,20 +74,23 @@ def set_budget(
     Example:  dpkv ledger set-budget patients.csv --eps 3
     """
     from dpkv.ledger import Ledger
-    from dpkv.validation import exact_eps
+    from dpkv.validation import exact_delta, exact_eps
 
-    amount = exact_eps("--eps", eps)
+    amount, chance = exact_eps("--eps", eps), exact_delta("--delta", delta)
     ledger = Ledger(WORKSPACE)
     dataset, label = _dataset(ledger, data)
     ledger.prepare()
-    ledger.set_budget(dataset=dataset, label=label, eps=amount)
+    ledger.set_budget(dataset=dataset, label=label, eps=amount, delta=chance)
     account = ledger.account(dataset)
     if as_json:
         output.print_json({"schema_version": 1, "kind": "budget", **_account_fields(account)})
         return
+    beyond = ""
+    if account.delta_budget or account.delta_spent:
+        beyond = f"; delta {account.delta_budget:f}, {account.delta_spent:f} spent"
     print(
-        f"{label}: budget {account.budget:f}, {account.spent:f} spent, {account.remaining:f} left "
-        "(replace-one neighbours)"
+        f"{label}: budget {account.budget:f}, {account.spent:f} spent, {account.remaining:f} left"
+        f"{beyond} (replace-one neighbours)"
     )
 
 
@@ -135,6 +139,8 @@ def _account_fields(account: Account) -> dict[str, Any]:
         "budget": None if account.budget is None else f"{account.budget:f}",
         "spent": f"{account.spent:f}",
         "remaining": None if account.remaining is None else f"{account.remaining:f}",
+        "delta_budget": None if account.delta_budget is None else f"{account.delta_budget:f}",
+        "delta_spent": f"{account.delta_spent:f}",
         "releases": account.n_charges,
         "not_end_to_end": account.n_conditional,
     }
@@ -148,6 +154,7 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "dataset": entry.dataset,
         "label": entry.label,
         "eps": f"{entry.eps:f}",
+        "delta": f"{entry.delta:f}",
         "end_to_end": entry.end_to_end,
         "neighbours": entry.neighbours,
         "created": entry.created,
@@ -174,4 +181,6 @@ def _entry_cells(entry: Entry) -> list[str]:
         what += " (conditional)"
     when = entry.created[:16].replace("T", " ")
     eps = "" if entry.kind == "kept" else f"{entry.eps:f}"
+    if entry.delta:
+        eps += f", delta {entry.delta:f}"
     return [str(entry.number), when, what, entry.label, eps]

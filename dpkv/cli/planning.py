@@ -42,6 +42,7 @@ class Request:
     scale: bool
     invalid: str
     memory_limit: int
+    delta: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,9 @@ class Job:
     def _finished(self, values: Floats) -> Plan:
         """Return the plan, with the published calibration's eps~ where that is asked for."""
         if self.plan.calibration != "published":
-            return self.plan
+            from dpkv.releases.produce import settled
+
+            return settled(self.plan, len(values))
         eps_tilde = self._known_eps_tilde()
         if eps_tilde is None:
             eps_tilde = self._calibrated_eps_tilde(values)
@@ -139,6 +142,7 @@ def opened(request: Request) -> Job:
         neighbours=request.neighbours,
         calibration=request.calibration,
         iterations=request.iterations,
+        delta=request.delta,
         bounds_share=request.bounds_share,
         scaled=request.scale,
         clamp=request.clamp,

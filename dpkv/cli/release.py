@@ -12,11 +12,11 @@ import typer
 from dpkv.cli import options, output
 from dpkv.cli.planning import Request, opened
 from dpkv.cli.reading import WORKSPACE
-from dpkv.errors import UserInterruptError
+from dpkv.errors import UsageError, UserInterruptError
 
 if TYPE_CHECKING:
     from dpkv.ledger import Ledger
-    from dpkv.releases import Charging, ReleaseRecord
+    from dpkv.releases import Charging, Release, ReleaseRecord
     from dpkv.releases.record import NoiseRecord
 
 K = Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)]
@@ -34,7 +34,12 @@ Eps = Annotated[
     typer.Option(help="What the whole release may cost (default: the calibration's)."),
 ]
 MechanismName = Annotated[
-    str, typer.Option("--mechanism", help="kvariates, laplace, forgy, gupt or lloyd.")
+    str,
+    typer.Option(
+        "--mechanism",
+        help="kvariates, laplace, forgy, gupt, lloyd or synopsis; or auto: the one of least "
+        "predicted error, from public facts alone.",
+    ),
 ]
 CalibrationName = Annotated[
     str,
@@ -45,7 +50,10 @@ CalibrationName = Annotated[
     ),
 ]
 NeighboursName = Annotated[
-    str, typer.Option("--neighbours", help="replace-one, or add-remove (laplace, forgy, lloyd).")
+    str,
+    typer.Option(
+        "--neighbours", help="replace-one, or add-remove (laplace, forgy, lloyd, synopsis)."
+    ),
 ]
 BoundsChoice = Annotated[
     str | None,
@@ -62,9 +70,22 @@ Gamma = Annotated[
     float | None, typer.Option(help="Smoothing of the D^2 picks (default: the calibration's, 0.1).")
 ]
 Iterations = Annotated[int | None, typer.Option(help="Iterations of --mechanism lloyd.")]
+Delta = Annotated[
+    float,
+    typer.Option(help="The chance with which the promise may fail, for Gaussian noise (synopsis)."),
+]
+Export = Annotated[
+    bool,
+    typer.Option(
+        "--export-synopsis",
+        help="Write the private cells and counts as well (synopsis): anyone may cluster them again "
+        "with any k, for free.",
+    ),
+]
 Clamp = Annotated[bool, typer.Option("--clamp/--no-clamp", help="Move centres into the bounds.")]
 
 _SHOWN_COLUMNS = 3
+_NO_SYNOPSIS = "--export-synopsis needs --mechanism synopsis: no other makes private cells."
 _BOUNDS_TOLD = {
     "given": "given, taken as public",
     "private": "found privately, with {share:.0%} of eps",
@@ -83,7 +104,9 @@ def release(
     bounds_share: BoundsShare = 0.1,
     gamma: Gamma = None,
     iterations: Iterations = None,
+    delta: Delta = 0.0,
     clamp: Clamp = True,
+    export_synopsis: Export = False,
     out: Annotated[
         Path, typer.Option(help="A new folder for the centres and their record.")
     ] = Path("release"),
@@ -126,19 +149,21 @@ def release(
     account = None if dataset is None else named_dataset(dataset)
     key = None if sign is None else SigningKey.from_pem(sign)
     target = output.check_new_folder(out)
+    _check_export(export_synopsis, mechanism)
     request = Request(
         k, data, eps, mechanism, calibration, neighbours, bounds, bounds_share, gamma, iterations,
-        clamp, options.split_columns(columns), header, scale, invalid, memory_limit,
+        clamp, options.split_columns(columns), header, scale, invalid, memory_limit, delta,
     )  # fmt: skip
     job = opened(request)
     ledger = Ledger(WORKSPACE)
     ledger.prepare()
     plan, records, fingerprint = job.read()
+    _check_export(export_synopsis, plan.mechanism)
     charging = Charging(ledger, account or fingerprint, name)
     repeated = ledger.find(name) is not None
     with output.new_folder(target) as folder, _charge_told(ledger, name, repeated):
         done = carry_out(plan, records, charging, key=key)
-        files = _write(done.record, folder)
+        files = _write(done, folder, export_synopsis)
         if as_json:
             output.print_text(done.record.to_json())
         else:
@@ -181,7 +206,9 @@ def simulate(
     bounds_share: BoundsShare = 0.1,
     gamma: Gamma = None,
     iterations: Iterations = None,
+    delta: Delta = 0.0,
     clamp: Clamp = True,
+    export_synopsis: Export = False,
     out: Annotated[
         Path, typer.Option(help="A new folder for the centres and their record.")
     ] = Path("simulation"),
@@ -203,14 +230,16 @@ def simulate(
 
     whole_number("seed", seed, at_least=0)
     target = output.check_new_folder(out)
+    _check_export(export_synopsis, mechanism)
     request = Request(
         k, data, eps, mechanism, calibration, neighbours, bounds, bounds_share, gamma, iterations,
-        clamp, options.split_columns(columns), header, scale, invalid, memory_limit,
+        clamp, options.split_columns(columns), header, scale, invalid, memory_limit, delta,
     )  # fmt: skip
     plan, records, _ = opened(request).read()
+    _check_export(export_synopsis, plan.mechanism)
     with output.new_folder(target) as folder:
         done = rehearse(plan, records, seed=seed)
-        files = _write(done.record, folder)
+        files = _write(done, folder, export_synopsis)
     if as_json:
         output.print_text(done.record.to_json())
     else:
@@ -218,11 +247,21 @@ def simulate(
     _warn(done.record)
 
 
-def _write(record: ReleaseRecord, folder: output.NewFolder) -> list[Path]:
-    """Write centres and record into a new folder, both or neither; return the two files."""
+def _write(done: Release, folder: output.NewFolder, export_synopsis: bool) -> list[Path]:
+    """Write centres and record, and a synopsis if wanted, into a new folder, all or nothing."""
     from dpkv.releases.files import release_files
 
-    return folder.fill(release_files(record), private=record.visibility != "public")
+    record = done.record
+    if export_synopsis and done.synopsis is None:
+        raise UsageError(_NO_SYNOPSIS)
+    files = release_files(record, done.synopsis if export_synopsis else None)
+    return folder.fill(files, private=record.visibility != "public")
+
+
+def _check_export(export_synopsis: bool, mechanism: str) -> None:
+    """Refuse, before anything is charged, to export what no synopsis will be there for."""
+    if export_synopsis and mechanism not in ("synopsis", "auto"):
+        raise UsageError(_NO_SYNOPSIS)
 
 
 def _ledger_line(charging: Charging, record: ReleaseRecord, repeated: bool) -> str:
@@ -238,9 +277,12 @@ def _ledger_line(charging: Charging, record: ReleaseRecord, repeated: bool) -> s
 def _show(record: ReleaseRecord, ledger: str, files: list[Path]) -> None:
     plan = record.plan
     eps = f"eps = {plan.eps}" if record.guarantee.end_to_end else "none proved"
+    if record.guarantee.delta > 0:
+        eps += f", delta = {plan.delta}"
     rows = [
         ["centres", f"{plan.k}, by {record.title}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
+        *([["why", plan.chosen]] if plan.chosen else []),
         ["bounds", _bounds_told(record)],
         *(["noise", _noise_told(noise, record)] for noise in record.noise),
         ["budget", ledger],

@@ -81,7 +81,7 @@ def _strictly(check: Check) -> Check:
 
 
 def _release_checks(text: str, path: Path, public_key: Path | None, workspace: Path) -> _Found:
-    from dpkv.releases.files import centers_name
+    from dpkv.releases.files import centers_name, synopsis_name
     from dpkv.releases.signing import public_key_text
     from dpkv.releases.stored import parse_record
     from dpkv.releases.verify import verify as all_checks
@@ -92,6 +92,9 @@ def _release_checks(text: str, path: Path, public_key: Path | None, workspace: P
     checks = all_checks(
         release,
         csv_text=_text_of(path.with_name(centers_name(release)), missing_ok=True),
+        synopsis_text=_text_of(path.with_name(synopsis_name(release)), missing_ok=True)
+        if release.synopsis_digest is not None
+        else None,
         workspace=workspace if workspace.is_dir() else None,
         public_key=key,
     )

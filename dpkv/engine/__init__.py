@@ -6,8 +6,9 @@ any code on its workers, so Dask serves nodes that trust the coordinator to run 
 silos that do not trust each other the transport is the interface to implement, with a node behind
 it that answers ``requests`` and refuses everything else; ``RecordingTransport`` shows each message.
 
-A node answers what it is asked, and keeps no account: that a run asks no more than its plan says is
-the coordinator's word. A party that does not take it lets its own transport count.
+A node answers what it is asked, at any scale and any number of times, and keeps no account: that a
+run asks no more than its plan says is the coordinator's word. Parties that do not take it bind
+their node to one plan and count in their own transport.
 
 What a message gives away is the algorithm's own: protected dk-means++ sends summed distances and k
 records, private dk-means++ noisy sums and k noisy points (Theorem B), k-means++ and its parallel

@@ -55,9 +55,11 @@ def kmeans_parallel(
     rounds = (
         default_rounds(phi) if n_rounds is None else whole_number("rounds", n_rounds, at_least=1)
     )
+    made = 0
     for number in range(1, rounds + 1):
         if phi == 0.0:
             break
+        made = number
         question = Oversample(distances.centers, distances.cuts, expected / phi, run, number)
         found = np.concatenate(peers.ask_all(question))
         if len(found):
@@ -69,7 +71,7 @@ def kmeans_parallel(
     if missing > 0:  # few rounds, or few distinct records
         candidates = np.vstack([candidates, uniform_records(peers, missing, generator)])
     weights = peers.clusters(candidates)[1]
-    return _clustered(candidates, weights, k, rounds, len(candidates), generator)
+    return _clustered(candidates, weights, k, made, len(candidates), generator)
 
 
 def default_rounds(first_potential: float) -> int:

@@ -250,7 +250,7 @@ def _local_cluster(distributed: Any, n_workers: int, security: Any) -> Any:
             n_workers=whole_number("workers", n_workers, at_least=1),
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             worker_dashboard_address=None,
             silence_logs=logging.CRITICAL,
             security=security,

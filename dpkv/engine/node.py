@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv.engine.shards import Records
+from dpkv.errors import UsageError
 from dpkv.grid import Grid
 from dpkv.kernels import Floats, Integers
 from dpkv.keyed_noise import SECRET_BYTES, KeyedEntropy
@@ -78,6 +79,15 @@ class _Progress(Generic[D]):
         return same and np.array_equal(self._centers, centers[:known])
 
 
+def check_centers(centers: NDArray[Any], cuts: Cuts, records: NDArray[Any]) -> None:
+    """Refuse centers of another width, and passes that are none: loops trust both."""
+    if np.ndim(centers) != 2 or not len(centers) or centers.shape[1] != records.shape[1]:  # noqa: PLR2004
+        raise UsageError("centers must be as wide as the records, and at least one.")
+    ends = (0, *cuts)
+    if not cuts or ends != tuple(sorted(set(ends))) or cuts[-1] > len(centers):
+        raise UsageError("cuts must grow, up to the number of centers.")
+
+
 class Node:
     """Answers requests about its own records. Safe to call from several threads."""
 
@@ -99,6 +109,7 @@ class Node:
 
     def distances(self, centers: Floats, cuts: Cuts) -> _FloatDistances:
         """Return the records' distances after the passes that ``cuts`` names."""
+        check_centers(centers, cuts, self.working)
         return self._floats.at(centers, cuts)
 
     def points(self, grid: Grid) -> Integers:
@@ -111,8 +122,14 @@ class Node:
         return self._points
 
     def exact_sum(self, grid: Grid, centers: Integers, cuts: Cuts) -> int:
-        """Return D_t(A_i) on the grid, exactly."""
-        self.points(grid)
+        """Return D_t(A_i) on the grid, exactly.
+
+        Centers must be points of the grid: beyond it a record could change the sum by more than the
+        squared diameter, which the noise is made for.
+        """
+        check_centers(centers, cuts, self.points(grid))
+        if not np.array_equal(grid.clip(np.asarray(centers)), centers):
+            raise UsageError("centers must be points of the grid.")
         assert self._integers is not None
         return sum(self._integers.at(centers, cuts).block_sums())
 

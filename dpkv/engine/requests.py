@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpkv import kernels
-from dpkv.engine.node import Cuts, Node
+from dpkv.engine.node import Cuts, Node, check_centers
 from dpkv.grid import Grid
 from dpkv.kernels import Float64s, Floats, Integers
 from dpkv.seeding.algorithm0 import kvariates
@@ -149,6 +149,7 @@ class ClusterSums:
 
     def answer(self, node: Node) -> tuple[Float64s, Float64s, float]:
         """Return the sum of records and the count of each cluster, and the potential."""
+        check_centers(self.centers, (len(self.centers),), node.working)
         return kernels.clusters(node.working, self.centers)
 
 
@@ -215,10 +216,12 @@ class CoresetSample:
         rows = rng.choice(
             len(costs), self.size, p=costs.astype(np.float64) / costs.sum(dtype=float)
         )
-        weights = self.price / costs[rows]
-        left = counts - np.bincount(labels[rows], weights=weights, minlength=len(centers))
+        weights = self.price / costs[rows].astype(np.float64)
+        sampled = np.bincount(labels[rows], weights=weights, minlength=len(centers))
+        # A cluster weighs what it holds: its center takes what is left, or its sample shrinks.
+        weights *= (counts / np.maximum(sampled, counts))[labels[rows]]
         points = np.concatenate([node.working[rows], centers]).astype(np.float64)
-        return points, np.concatenate([weights, np.maximum(left, 0.0)])
+        return points, np.concatenate([weights, np.maximum(counts - sampled, 0.0)])
 
 
 def local_solution(node: Node, n_clusters: int, run: str) -> tuple[Floats, float]:

@@ -1,8 +1,9 @@
 """The budget ledger: what every release of a data set has cost, in one append-only SQLite file.
 
 Entries are chained: each holds the SHA-256 of all its other fields, among them the digest of the
-entry before. The chain has no key, on purpose: a published release record quotes the digest of its
-entry, and anyone who holds a record can then check the ledger up to that entry.
+entry before (a delta only where it is not 0). The chain has no key, on purpose: a published release
+record quotes the digest of its entry, and anyone who holds a record can then check the ledger up to
+that entry.
 
 What the chain finds: an entry that was altered, removed from the middle, or moved. What it does not
 find: a tail that was cut off, a chain rewritten from some entry to its end, or a ledger begun anew,
@@ -19,6 +20,7 @@ from dpkv.ledger.entries import (
     Entry,
     budget_units,
     charge_units,
+    delta_charge_units,
     entry_digest,
 )
 from dpkv.ledger.ledger import Ledger
@@ -32,5 +34,6 @@ __all__ = [
     "Ledger",
     "budget_units",
     "charge_units",
+    "delta_charge_units",
     "entry_digest",
 ]

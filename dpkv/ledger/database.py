@@ -17,7 +17,9 @@ from dpkv.ledger.entries import BEFORE_THE_FIRST, Entry, entry_digest, fault
 from dpkv.workspace import check_private, private_folder
 
 _APPLICATION_ID = int.from_bytes(b"dpkv", "big")
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
+_WITHOUT_DELTA = 1
+"""The schema from before charges had a delta: read as it is, given the column when written to."""
 _BUSY_SECONDS = 60.0
 _JOURNALS = ("-wal", "-shm", "-journal")
 
@@ -32,6 +34,7 @@ CREATE TABLE entries (
   neighbours TEXT CHECK (neighbours IN ('replace-one', 'add-remove')),
   plan_digest TEXT, record_digest TEXT,
   created TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL,
+  atto_delta INTEGER NOT NULL DEFAULT 0 CHECK (atto_delta >= 0),
   UNIQUE (kind, release_id)
 ) STRICT;
 CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), writes INTEGER NOT NULL) STRICT;
@@ -63,6 +66,11 @@ _REASONS = {
 
 _COLUMNS = ", ".join(field.name for field in fields(Entry))
 _SELECT = f"SELECT {_COLUMNS} FROM entries ORDER BY number"
+_SELECT_WITHOUT_DELTA = _SELECT.replace("atto_delta", "0 AS atto_delta")
+_ADD_DELTA = (
+    "ALTER TABLE entries ADD COLUMN atto_delta INTEGER NOT NULL DEFAULT 0 CHECK (atto_delta >= 0)",
+    f"PRAGMA user_version = {_SCHEMA_VERSION}",
+)
 _INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES ({', '.join('?' for _ in fields(Entry))})"
 
 
@@ -94,6 +102,9 @@ class Database:
                 self._create()
             with self._opened() as db:
                 db.execute("BEGIN IMMEDIATE")  # locks before it reads: no two charges overlap
+                if _pragma(db, "user_version") == _WITHOUT_DELTA:
+                    for statement in _ADD_DELTA:  # undone with the transaction
+                        db.execute(statement)
                 yield db
                 db.execute("COMMIT")  # closing without it rolls back, Ctrl-C included
 
@@ -103,10 +114,11 @@ class Database:
         with _connection(uri) as db:
             if _pragma(db, "application_id") != _APPLICATION_ID:
                 raise LedgerError(f"the ledger {self.path} is another program's file: {_RESTORE}.")
-            if (version := _pragma(db, "user_version")) != _SCHEMA_VERSION:
+            known = _WITHOUT_DELTA, _SCHEMA_VERSION
+            if (version := _pragma(db, "user_version")) not in known:
                 raise LedgerError(
                     f"the ledger {self.path} has schema version {version}, and this dpkv reads "
-                    f"version {_SCHEMA_VERSION}: use the version of dpkv that wrote it."
+                    f"versions up to {_SCHEMA_VERSION}: use the version of dpkv that wrote it."
                 )
             yield db
 
@@ -157,7 +169,9 @@ class Database:
         """Read every entry, or refuse at the first that breaks the chain."""
         chain: list[Entry] = []
         previous = BEFORE_THE_FIRST
-        for number, row in enumerate(db.execute(_SELECT), start=1):
+        old = _pragma(db, "user_version") == _WITHOUT_DELTA
+        rows = db.execute(_SELECT_WITHOUT_DELTA if old else _SELECT).fetchall()
+        for number, row in enumerate(rows, start=1):
             entry = Entry(*row)
             if (wrong := fault(entry, number, previous)) is not None:
                 raise BrokenLedgerError(

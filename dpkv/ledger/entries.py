@@ -15,15 +15,17 @@ from dpkv.validation import LARGEST_EPS
 NEIGHBOURS = ("replace-one", "add-remove")
 BEFORE_THE_FIRST = "0" * 64
 _BILLIONTH = Decimal("1e-9")
+_ATTO = Decimal(10**18)
+_ABOVE_ROUNDING = Decimal(10**50 + 1).scaleb(-50, Context(prec=60))
 
 
 @dataclass(frozen=True)
 class Entry:
     """One line of the ledger: a charge for a release, its centers being kept, or a budget.
 
-    ``nano_eps`` is billionths of what counts against the budget, for replace-one neighbours. The
-    fields that may be None are those of charges only, but for ``record_digest``, which a kept
-    release has.
+    ``nano_eps`` is billionths of the eps that counts against the budget, for replace-one
+    neighbours. The fields that may be None are those of charges only, but for ``record_digest``,
+    which a kept release has.
     """
 
     number: int
@@ -39,11 +41,18 @@ class Entry:
     created: str
     previous: str
     digest: str
+    atto_delta: int = 0
+    """Billionths of billionths of the delta that counts; digested only where it is not 0."""
 
     @property
     def eps(self) -> Decimal:
         """The eps that counts against the budget (or is the budget), for replace-one neighbours."""
         return _eps(self.nano_eps)
+
+    @property
+    def delta(self) -> Decimal:
+        """The delta that counts against the budget, or is the budget's."""
+        return _delta(self.atto_delta)
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,10 @@ class Account:
     n_charges: int
     n_conditional: int
     """Charges whose guarantee is not end to end."""
+    delta_budget: Decimal | None = None
+    """None where there is no budget; a budget of eps alone has a delta of 0."""
+    delta_spent: Decimal = Decimal(0)
+    delta_remaining: Decimal | None = None
 
 
 def charge_units(eps: Decimal, neighbours: str) -> int:
@@ -68,6 +81,33 @@ def charge_units(eps: Decimal, neighbours: str) -> int:
     # P[M(D) in S] <= e^eps P[M(C) in S] <= e^(2 eps) P[M(D') in S]: add-remove counts twice.
     times = 2 if neighbours == "add-remove" else 1
     return _units(eps, times, ROUND_CEILING)
+
+
+def delta_charge_units(delta: Decimal, eps: Decimal, neighbours: str) -> int:
+    """Return the units of 1e-18 that ``delta`` counts against a replace-one budget, rounded up.
+
+    Two steps of add-remove, as above: P[M(D) in S] <= e^eps (e^eps P[M(D') in S] + delta) + delta,
+    so delta counts 1 + e^eps times. More than 1 means nothing more.
+    """
+    if neighbours not in NEIGHBOURS:
+        raise ParameterError("neighbours", f"one of {', '.join(NEIGHBOURS)}", neighbours)
+    if delta == 0:
+        return 0
+    context = Context(prec=60, rounding=ROUND_CEILING, traps=[])
+    times = Decimal(1)
+    if neighbours == "add-remove":
+        # Decimal's exp rounds to nearest whatever the context, hence the last factor.
+        times = context.multiply(context.add(times, context.exp(eps)), _ABOVE_ROUNDING)
+    units = context.multiply(context.multiply(delta, times), _ATTO)
+    return int(min(units, _ATTO).to_integral_value(ROUND_CEILING, context=context))
+
+
+def delta_budget_units(delta: Decimal) -> int:
+    """Return the units of 1e-18 of a budget's delta, rounded down."""
+    if not delta.is_finite() or not 0 <= delta < 1:
+        raise ParameterError("delta", "at least 0 and below 1", str(delta))
+    context = Context(prec=60, rounding=ROUND_FLOOR, traps=[])
+    return int(context.multiply(delta, _ATTO).to_integral_value(ROUND_FLOOR, context=context))
 
 
 def budget_units(eps: Decimal) -> int:
@@ -86,14 +126,25 @@ def _units(eps: Decimal, times: int, rounding: str) -> int:
 
 def _eps(units: int) -> Decimal:
     """Return billionths as eps, exactly whatever the decimal context, without idle zeros."""
-    whole, part = divmod(abs(units), 10**9)
+    return _decimal(units, 9)
+
+
+def _delta(units: int) -> Decimal:
+    """Return units of 1e-18 as delta, likewise."""
+    return _decimal(units, 18)
+
+
+def _decimal(units: int, places: int) -> Decimal:
+    whole, part = divmod(abs(units), 10**places)
     sign = "-" if units < 0 else ""
-    return Decimal(f"{sign}{whole}.{part:09d}".rstrip("0").rstrip("."))
+    return Decimal(f"{sign}{whole}.{part:0{places}d}".rstrip("0").rstrip("."))
 
 
 def entry_digest(entry: Entry) -> str:
     """Return the SHA-256 of the canonical JSON of every field but the digest; truth is 0 or 1."""
     known = {name: value for name, value in vars(entry).items() if name != "digest"}
+    if entry.atto_delta == 0:  # entries from before there was a delta keep their digests
+        del known["atto_delta"]
     if isinstance(entry.end_to_end, bool):
         known["end_to_end"] = int(entry.end_to_end)
     # ``default``: a value that no entry may have must fail the comparison, not the encoder.
@@ -139,35 +190,51 @@ def same_release(entry: Entry, wanted: Entry) -> Entry:
 
 def check_affordable(chain: Sequence[Entry], wanted: Entry) -> None:
     """Refuse a charge of more than is left: by sequential composition the eps add up."""
-    budget, spent = _totals(chain, wanted.dataset)
-    if budget is not None and spent + wanted.nano_eps > budget:
+    budget, spent, delta_spent = _totals(chain, wanted.dataset)
+    if budget is None:
+        return
+    doubled = wanted.neighbours == "add-remove"
+    if spent + wanted.nano_eps > budget.nano_eps:
         raise BudgetError(
             requested=wanted.eps,
-            remaining=_eps(budget - spent),
-            difference=_eps(spent + wanted.nano_eps - budget),
-            doubled=wanted.neighbours == "add-remove",
+            remaining=_eps(budget.nano_eps - spent),
+            difference=_eps(spent + wanted.nano_eps - budget.nano_eps),
+            doubled=doubled,
+        )
+    if wanted.atto_delta and delta_spent + wanted.atto_delta > budget.atto_delta:
+        raise BudgetError(
+            requested=wanted.delta,
+            remaining=_delta(budget.atto_delta - delta_spent),
+            difference=_delta(delta_spent + wanted.atto_delta - budget.atto_delta),
+            doubled=doubled,
+            what="delta",
         )
 
 
-def _totals(entries: Sequence[Entry], dataset: str) -> tuple[int | None, int]:
-    """Return the newest budget, if any, and what is spent, in billionths."""
+def _totals(entries: Sequence[Entry], dataset: str) -> tuple[Entry | None, int, int]:
+    """Return the newest budget, if any, and what is spent: billionths of eps, units of delta."""
     own = [entry for entry in entries if entry.dataset == dataset]
-    budgets = [entry.nano_eps for entry in own if entry.kind == "budget"]
-    spent = sum(entry.nano_eps for entry in own if entry.kind == "charge")
-    return (budgets[-1] if budgets else None), spent
+    budgets = [entry for entry in own if entry.kind == "budget"]
+    charges = [entry for entry in own if entry.kind == "charge"]
+    spent = sum(entry.nano_eps for entry in charges)
+    return (budgets[-1] if budgets else None), spent, sum(entry.atto_delta for entry in charges)
 
 
 def account_of(entries: Sequence[Entry], dataset: str) -> Account:
     """Return what a data set has spent and has left."""
     own = [entry for entry in entries if entry.dataset == dataset]
     charges = [entry for entry in own if entry.kind == "charge"]
-    budget, spent = _totals(own, dataset)
+    budget, spent, delta_spent = _totals(own, dataset)
+    left = None if budget is None else (budget.nano_eps - spent, budget.atto_delta - delta_spent)
     return Account(
         dataset=dataset,
         label=own[-1].label if own else "",
-        budget=None if budget is None else _eps(budget),
+        budget=None if budget is None else budget.eps,
         spent=_eps(spent),
-        remaining=None if budget is None else _eps(budget - spent),
+        remaining=None if left is None else _eps(left[0]),
         n_charges=len(charges),
         n_conditional=sum(not charge.end_to_end for charge in charges),
+        delta_budget=None if budget is None else budget.delta,
+        delta_spent=_delta(delta_spent),
+        delta_remaining=None if left is None else _delta(left[1]),
     )

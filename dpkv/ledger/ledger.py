@@ -17,10 +17,14 @@ from dpkv.ledger.entries import (
     budget_units,
     charge_units,
     check_affordable,
+    delta_budget_units,
+    delta_charge_units,
     draft,
     identifier,
     same_release,
 )
+
+_PURE = Decimal(0)
 
 
 class Ledger:
@@ -52,6 +56,7 @@ class Ledger:
         dataset: str,
         label: str,
         eps: Decimal,
+        delta: Decimal = _PURE,
         neighbours: str,
         end_to_end: bool,
         plan_digest: str,
@@ -65,6 +70,7 @@ class Ledger:
             end_to_end=bool(end_to_end),
             neighbours=neighbours,
             plan_digest=plan_digest,
+            atto_delta=delta_charge_units(delta, eps, neighbours),
         )
         with self._database.writing() as db:
             chain = self._database.chain(db)
@@ -100,9 +106,14 @@ class Ledger:
         """Return the note that the centers of that release exist."""
         return _find(self.entries(), "kept", release_id)
 
-    def set_budget(self, *, dataset: str, label: str, eps: Decimal) -> Entry:
+    def set_budget(
+        self, *, dataset: str, label: str, eps: Decimal, delta: Decimal = _PURE
+    ) -> Entry:
         """Set the budget of a data set, for replace-one neighbours; the newest one counts."""
-        budget = draft("budget", dataset, label, budget_units(eps))
+        budget = replace(
+            draft("budget", dataset, label, budget_units(eps)),
+            atto_delta=delta_budget_units(delta),
+        )
         with self._database.writing() as db:
             return append(db, self._database.chain(db), budget)
 

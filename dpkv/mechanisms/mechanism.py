@@ -17,6 +17,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from dpkv.calibration.amplified import upward_decimal
+from dpkv.calibration.concentrated import eps_of_rho
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
 from dpkv.kernels import Integers
@@ -46,35 +47,48 @@ def as_neighbours(value: str) -> Neighbours:
     return Neighbours(one_of("neighbours", value, tuple(member.value for member in Neighbours)))
 
 
+Distribution = Literal["discrete Laplace", "discrete Gaussian"]
+
+
 @dataclass(frozen=True)
 class Step:
     """A part of a mechanism, done ``times`` times, and what each time costs, rounded up."""
 
     name: str
-    eps: Decimal
+    eps: Decimal | None
+    """None where the price is in zCDP, of which eps is a matter of delta."""
     times: int = 1
     exact: Fraction | None = None
     """The price where it is rational, not rounded: three thirds are one."""
+    rho: Fraction | None = None
+    """The price in zCDP, exactly, of a step with Gaussian noise."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Discrete Laplace noise, P(z) ~ exp(-|z| / scale), added to integers."""
+    """Noise that is added to integers.
+
+    Discrete Laplace: P(z) ~ exp(-|z| / scale); discrete Gaussian: P(z) ~ exp(-z^2 / (2 scale^2)).
+    """
 
     added_to: str
     scale: float
     unit: str
     """What an integer counts: grid steps, or records."""
+    distribution: Distribution = "discrete Laplace"
 
     @property
     def sd(self) -> float:
-        """The standard deviation: sqrt(2 q) / (1 - q) with q = exp(-1 / scale)."""
-        if self.scale == 0.0:
-            return 0.0
+        """The standard deviation: sqrt(2 q) / (1 - q) with q = exp(-1 / scale) for Laplace.
+
+        That of a discrete Gaussian is below its scale, and equal to it but for the tiniest.
+        """
+        if self.scale == 0.0 or self.distribution == "discrete Gaussian":
+            return self.scale
         return math.sqrt(2.0 * math.exp(-1.0 / self.scale)) / -math.expm1(-1.0 / self.scale)
 
 
-Proof = Literal["theorem-a", "local", "sensitivity", "published"]
+Proof = Literal["theorem-a", "local", "sensitivity", "synopsis", "published"]
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,11 @@ class Mechanism(ABC):
         """The public number of records that the proof uses, or None where it uses none."""
         return None
 
+    @property
+    def delta(self) -> float:
+        """The delta that ``cost`` holds with; 0 for pure eps."""
+        return 0.0
+
     @abstractmethod
     def steps(self) -> tuple[Step, ...]:
         """Return what is spent, part by part."""
@@ -114,8 +133,8 @@ class Mechanism(ABC):
         """Return the description's own fields as plain JSON values, without k, grid, neighbours."""
 
     def cost(self) -> Decimal:
-        """Return the eps of the whole, rounded up: steps compose by addition."""
-        return cost_of(self.steps())
+        """Return the eps of the whole at ``delta``, rounded up: steps compose by addition."""
+        return cost_of(self.steps(), self.delta)
 
     def run(self, points: Integers, entropy: Entropy) -> Integers:
         """Return k centers on the grid, in the order of release, maybe outside the domain.
@@ -147,15 +166,38 @@ def laplace_step(name: str, sensitivity: int, scale: float, times: int = 1) -> S
     return Step(name, upward_decimal(exact), times, exact)
 
 
-def cost_of(steps: Iterable[Step]) -> Decimal:
-    """Return what the steps cost together, rounded up."""
-    rational, total = Fraction(0), Decimal(0)
+def gaussian_step(name: str, sensitivity_squared: int, scale: float, times: int = 1) -> Step:
+    """Return a step that adds Gaussian noise to integers of that squared L2 sensitivity."""
+    rho = Fraction(0)
+    if sensitivity_squared:
+        rho = Fraction(sensitivity_squared, 2) / Fraction(scale) ** 2
+    return Step(name, None, times, rho=rho)
+
+
+def cost_of(steps: Iterable[Step], delta: float = 0.0) -> Decimal:
+    """Return the eps that the steps cost together at ``delta``, rounded up.
+
+    Pure steps add up. Steps in zCDP add up among themselves and become (eps, delta) once; pure
+    steps join the one sum or the other, whichever costs less in the end.
+    """
+    rational, total, rho, squares = Fraction(0), Decimal(0), Fraction(0), Fraction(0)
     for step in steps:
+        if step.rho is not None:
+            rho += step.rho * step.times
+            continue
+        assert step.eps is not None
+        price = Fraction(step.eps) if step.exact is None else step.exact
+        squares += price * price * step.times
         if step.exact is not None:
             rational += step.exact * step.times
         else:
             total = _SUMS.fma(step.eps, Decimal(step.times), total)
-    return _SUMS.add(total, upward_decimal(rational))
+    pure = _SUMS.add(total, upward_decimal(rational))
+    if rho == 0:
+        return pure
+    if delta <= 0.0:
+        return Decimal("Infinity")
+    return min(_SUMS.add(pure, eps_of_rho(rho, delta)), eps_of_rho(rho + squares / 2, delta))
 
 
 def positive_or_pointless(scale: float, grid: Grid, name: str = "noise_scale") -> None:

@@ -5,6 +5,7 @@ from dpkv.releases.guarantee import CONDITIONAL, NOT_RELEASABLE, Guarantee
 from dpkv.releases.plan import Plan
 from dpkv.releases.produce import Charging, Records, Release, carry_out, rehearse
 from dpkv.releases.record import ReleaseRecord
+from dpkv.releases.synopsis import PrivateSynopsis, cluster_synopsis, read_synopsis
 from dpkv.releases.verify import Check, verify
 
 __all__ = [
@@ -14,10 +15,13 @@ __all__ = [
     "Check",
     "Guarantee",
     "Plan",
+    "PrivateSynopsis",
     "Records",
     "Release",
     "ReleaseRecord",
     "carry_out",
+    "cluster_synopsis",
+    "read_synopsis",
     "rehearse",
     "release",
     "simulate",

@@ -42,6 +42,7 @@ def release(
     calibration: str = "certified",
     gamma: float = DEFAULT_GAMMA,
     iterations: int | None = None,
+    delta: float | str | Decimal = 0,
     bounds_share: float = DEFAULT_BOUNDS_SHARE,
     scaled: bool = True,
     clamp: bool = True,
@@ -63,12 +64,15 @@ def release(
     bounds : where records may lie: low, high for all columns, one pair a column, a mapping or a
         ``Domain``; "private" finds them with a share of eps; "data" reads them off the records,
         which leaks, and everything written says so.
-    mechanism : "kvariates", "laplace", "forgy", "gupt" or "lloyd".
+    mechanism : "kvariates", "laplace", "forgy", "gupt", "lloyd" or "synopsis"; or "auto", the one
+        of least predicted error, from public facts alone.
     neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
     calibration : "certified", or "published" for the paper's own noise, which is conditional on
         the data and no end-to-end guarantee.
     gamma : smoothing of the D^2 picks of "kvariates"; public.
     iterations : of "lloyd"; chosen from public facts by default.
+    delta : the chance with which the promise may fail, for mechanisms with Gaussian noise; the
+        others are pure eps and refuse it.
     bounds_share : the share of eps that private bounds may cost.
     scaled : scale a box of bounds to the unit cube.
     clamp : move the centers into the bounds, which costs nothing.
@@ -90,6 +94,7 @@ def release(
         calibration=calibration,
         gamma=gamma,
         iterations=iterations,
+        delta=delta,
         bounds_share=bounds_share,
         scaled=scaled,
         clamp=clamp,
@@ -120,6 +125,7 @@ def simulate(
     calibration: str = "certified",
     gamma: float = DEFAULT_GAMMA,
     iterations: int | None = None,
+    delta: float | str | Decimal = 0,
     bounds_share: float = DEFAULT_BOUNDS_SHARE,
     scaled: bool = True,
     clamp: bool = True,
@@ -140,6 +146,7 @@ def simulate(
         calibration=calibration,
         gamma=gamma,
         iterations=iterations,
+        delta=delta,
         bounds_share=bounds_share,
         scaled=scaled,
         clamp=clamp,

@@ -5,18 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from dpkv.releases.record import ReleaseRecord
+from dpkv.releases.synopsis import PrivateSynopsis
 from dpkv.tables.centers import centers_csv
 
 
-def release_files(record: ReleaseRecord) -> dict[str, str]:
-    """Return file names and texts: the centers as CSV, and the record."""
+def release_files(record: ReleaseRecord, synopsis: PrivateSynopsis | None = None) -> dict[str, str]:
+    """Return file names and texts: the centers as CSV, the record, and a synopsis if given."""
     centers = centers_csv(record.columns, np.asarray(record.centers))
-    return {centers_name(record): centers, record_name(record): record.to_json()}
+    files = {centers_name(record): centers, record_name(record): record.to_json()}
+    if synopsis is not None:
+        files[synopsis_name(record)] = synopsis.to_json()
+    return files
 
 
 def centers_name(record: ReleaseRecord) -> str:
     """Return the name of the file of centers."""
     return f"centers{_suffix(record)}.csv"
+
+
+def synopsis_name(record: ReleaseRecord) -> str:
+    """Return the name of the file of the private synopsis."""
+    return f"synopsis{_suffix(record)}.json"
 
 
 def record_name(record: ReleaseRecord) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dpkv.calibration.amplified import float_above
-from dpkv.mechanisms import Mechanism, Neighbours
+from dpkv.mechanisms import Mechanism, Neighbours, Synopsis
 from dpkv.releases.plan import Frozen, Plan
 
 CONDITIONAL = "conditional on the data, not an end-to-end guarantee"
@@ -14,6 +14,8 @@ NOT_RELEASABLE = "a seeded simulation, not releasable: whoever knows the seed ca
 _PROOFS = {
     "theorem-a": "Theorem A: sampling amplification of every round (dpkv/calibration/amplified.py)",
     "local": "every centre is a noisy record, whichever was picked (dpkv/mechanisms/kvariates.py)",
+    "synopsis": "cells, counts and Lloyd steps add up, the tree by a certified sum "
+    "(dpkv/mechanisms/synopsis)",
     "published": "none: the noise is the paper's, as printed",
 }
 _SENSITIVITY = {
@@ -45,6 +47,7 @@ def guarantee(plan: Plan, mechanism: Mechanism, *, simulated: bool = False) -> G
     end_to_end = plan.end_to_end and mechanism.proof != "published" and not simulated
     return Guarantee(
         eps=float_above(plan.exact_eps) if end_to_end else None,
+        delta=float_above(plan.exact_delta) if end_to_end else 0.0,
         neighbours=plan.neighbours,
         end_to_end=end_to_end,
         proof=_proof(plan, mechanism),
@@ -71,11 +74,26 @@ def _statement(plan: Plan, simulated: bool) -> str:
             f"No end-to-end guarantee: the bounds were read from the data, which leaks them. The "
             f"centres are {CONDITIONAL}."
         )
-    factor = math.exp(float(plan.eps)) if float(plan.eps) < 700 else math.inf  # noqa: PLR2004
+    if plan.exact_delta > 0:
+        return _approximate(plan)
     return (
         f"The release is {plan.eps}-differentially private: {_RELATION[plan.neighbours]} changes "
-        f"the probability of any outcome by a factor of at most e^{plan.eps} = {factor:.4g}."
+        f"the probability of any outcome by a factor of at most e^{plan.eps} = {_factor(plan):.4g}."
     )
+
+
+def _approximate(plan: Plan) -> str:
+    """Return the statement of a release that is private but for a chance of delta."""
+    return (
+        f"The release is ({plan.eps}, {plan.delta})-differentially private: "
+        f"{_RELATION[plan.neighbours]} changes the probability of any outcome by a factor of at "
+        f"most e^{plan.eps} = {_factor(plan):.4g}, and by {plan.delta} beyond it."
+    )
+
+
+def _factor(plan: Plan) -> float:
+    """Return e^eps, infinite where floats end."""
+    return math.exp(float(plan.eps)) if float(plan.eps) < 700 else math.inf  # noqa: PLR2004
 
 
 def _assumptions(plan: Plan) -> tuple[str, ...]:
@@ -89,9 +107,15 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         "a person is one record: someone with several records is protected for one of them",
         bounds,
         "the curator's machine, the operating system's randomness and OpenDP's sampler are sound",
-        "only the centres and this record are published: not the time it took, not the workspace",
+        f"only {_published(plan)} are published: not the time it took, not the workspace",
         "other releases of the same data add up: the ledger keeps their sum",
     )
+
+
+def _published(plan: Plan) -> str:
+    if plan.mechanism == Synopsis.name:
+        return "the centres, the private synopsis and this record"
+    return "the centres and this record"
 
 
 def not_protected(plan: Plan) -> tuple[str, ...]:

@@ -12,15 +12,16 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dpkv.calibration.amplified import DEFAULT_GAMMA
 from dpkv.domain import Domain
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import GRID_BITS
-from dpkv.mechanisms import Neighbours, Split, as_neighbours, check_request
+from dpkv.mechanisms import AUTO, Neighbours, Split, as_neighbours, check_request
 from dpkv.releases.canonical import canonical, digest
 from dpkv.validation import (
+    exact_delta,
     exact_eps,
     non_negative,
     one_of,
@@ -47,13 +48,26 @@ class Frozen(BaseModel):
         return canonical(json.loads(self.model_dump_json(exclude=exclude)))
 
 
+def added_later(default: Any) -> Any:
+    """Return a field that schema version 1 got later.
+
+    It is left out of JSON at its default, so that texts, digests and signatures from before it was
+    there stay what they are.
+    """
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
 class Plan(Frozen):
     """A release that is asked for."""
 
     mechanism: str = "kvariates"
+    chosen: str | None = added_later(None)
+    """Why this mechanism, where it was left to dpkv."""
     k: int
     eps: str
     """A decimal number, exactly as asked for."""
+    delta: str = added_later("0")
+    """Likewise; 0 is pure eps."""
     columns: tuple[str, ...]
     """The columns that are used, in this order."""
     invalid: Literal["refuse", "center"] = "refuse"
@@ -87,6 +101,7 @@ class Plan(Frozen):
         calibration: str = "certified",
         gamma: float = DEFAULT_GAMMA,
         iterations: int | None = None,
+        delta: float | str | Decimal = 0,
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
         clamp: bool = True,
@@ -94,7 +109,8 @@ class Plan(Frozen):
         """Check what was asked for and write it down."""
         relation = as_neighbours(neighbours)
         scaled = getattr(domain, "scaled", scaled)
-        check_request(mechanism, relation, iterations)
+        chance = exact_delta("delta", delta)
+        check_request(mechanism, relation, iterations, chance)
         one_of("calibration", calibration, CALIBRATIONS)
         _check_published(mechanism, calibration, bounds)
         if iterations is not None:
@@ -103,6 +119,7 @@ class Plan(Frozen):
             mechanism=mechanism,
             k=_checked_k(k),
             eps=_plain(exact_eps("eps", eps)),
+            delta=_plain(chance),
             columns=printable_names("columns", columns),
             invalid=one_of("invalid", invalid, ("refuse", "center")),  # type: ignore[arg-type]
             neighbours=relation,
@@ -118,11 +135,14 @@ class Plan(Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        check_request(self.mechanism, self.neighbours, self.iterations)
+        chance = exact_delta("delta", self.delta)
+        check_request(self.mechanism, self.neighbours, self.iterations, chance)
         _check_published(self.mechanism, self.calibration, self.bounds)
         _checked_k(self.k)
         if self.eps != _plain(exact_eps("eps", self.eps)):
             raise ValueError("eps is not spelled plainly")
+        if self.delta != _plain(chance):
+            raise ValueError("delta is not spelled plainly")
         _checked_gamma(self.gamma)
         if self.iterations is not None:
             _checked_iterations(self.iterations)
@@ -137,6 +157,8 @@ class Plan(Frozen):
             raise ValueError("a share for bounds belongs to bounds that are found privately")
         if self.bounds_share is not None:
             _checked_share(self.bounds_share)
+        if self.mechanism == AUTO and self.chosen is not None:
+            raise ValueError("a reason belongs to a mechanism that was chosen")
         if self.eps_tilde is not None and self.calibration != "published":
             raise ValueError("a published eps~ belongs to the published calibration")
         return self
@@ -145,6 +167,11 @@ class Plan(Frozen):
     def exact_eps(self) -> Decimal:
         """What the whole release may cost."""
         return Decimal(self.eps)
+
+    @property
+    def exact_delta(self) -> Decimal:
+        """The delta of the whole release."""
+        return Decimal(self.delta)
 
     @property
     def split(self) -> Split:
@@ -164,9 +191,9 @@ class Plan(Frozen):
         return digest(self.canonical())
 
 
-def _plain(eps: Decimal) -> str:
+def _plain(number: Decimal) -> str:
     """Return a decimal without exponent or idle zeros."""
-    text = format(eps, "f")
+    text = format(number, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

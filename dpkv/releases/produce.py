@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from pathlib import Path
 
 import numpy as np
@@ -29,14 +29,19 @@ from dpkv.grid import Grid, Integers
 from dpkv.kernels import Float64s, Floats
 from dpkv.ledger import Entry, Ledger
 from dpkv.mechanisms import (
+    AUTO,
+    Choice,
     Mechanism,
     Neighbours,
     PrivateBounds,
     Published,
+    Synopsis,
     calibrated,
+    choose,
     describe,
 )
 from dpkv.mechanisms.mechanism import cost_of
+from dpkv.mechanisms.synopsis import PrivateCells
 from dpkv.noise import Entropy, OperatingSystemEntropy, SeededEntropy
 from dpkv.releases.canonical import digest
 from dpkv.releases.guarantee import guarantee, not_protected
@@ -55,11 +60,14 @@ from dpkv.releases.record import (
     warnings_of,
 )
 from dpkv.releases.signing import SigningKey
-from dpkv.releases.stored import keep_first, stored_record
+from dpkv.releases.stored import keep_first, keep_synopsis, stored_record, stored_synopsis
+from dpkv.releases.synopsis import PrivateSynopsis
 from dpkv.seeding.nearest import row_chunks
 from dpkv.tables.centers import centers_csv
 from dpkv.tables.store import map_rows
 from dpkv.validation import cluster_count
+
+_UP = Context(prec=200, rounding=ROUND_CEILING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +86,8 @@ class Release:
 
     centers: Float64s
     record: ReleaseRecord
+    synopsis: PrivateSynopsis | None = None
+    """The private cells that the centers came from, at no further cost (mechanism "synopsis")."""
 
     def __repr__(self) -> str:
         plan = self.record.plan
@@ -120,6 +130,7 @@ def carry_out(
     workspace: str | Path = ".dpkv",
 ) -> Release:
     """Charge and release. Without ``charging`` nothing is charged or kept."""
+    plan = settled(plan, len(records.values))
     _check(plan, records)
     if charging is None:
         return _signed(
@@ -131,6 +142,7 @@ def carry_out(
         dataset=charging.dataset,
         label=records.label,
         eps=plan.exact_eps,
+        delta=plan.exact_delta,
         neighbours=plan.neighbours.value,
         end_to_end=plan.end_to_end,
         plan_digest=plan.digest,
@@ -143,10 +155,12 @@ def carry_out(
                 "restore it from a backup, or take a new id."
             )
         produced = _produce(plan, records, OperatingSystemEntropy(), ledger.workspace, name, entry)
+        if produced.synopsis is not None:  # before the record, which makes it count
+            keep_synopsis(ledger.workspace, name, produced.synopsis)
         kept = keep_first(ledger.workspace, name, _signed(produced, key).record)
     _check_kept(kept, plan, entry, key)
     ledger.keep(release_id=name, record_digest=digest(kept.canonical()))
-    return Release(np.asarray(kept.centers), kept)
+    return Release(np.asarray(kept.centers), kept, stored_synopsis(ledger.workspace, kept))
 
 
 def _check_kept(kept: ReleaseRecord, plan: Plan, entry: Entry, key: SigningKey | None) -> None:
@@ -169,6 +183,7 @@ def rehearse(
 ) -> Release:
     """Run the same code with seeded draws: no ledger, and nothing that may be released."""
     entropy = SeededEntropy(seed)
+    plan = settled(plan, len(records.values))
     _check(plan, records)
     return _produce(plan, records, entropy, workspace, None, None)
 
@@ -203,9 +218,7 @@ def _check(plan: Plan, records: Records) -> None:
     if plan.columns != records.columns:
         raise UsageError("the plan is for other columns than the records have.")
     width = len(plan.columns)
-    domain: Domain = Box((0.0,) * width, (1.0,) * width)  # as wide a grid as any box has
-    if plan.domain is not None:
-        domain = Domain.from_dict(plan.domain)
+    domain = _assumed_domain(plan)  # a cube has as wide a grid as any box
     if domain.n_features != width:
         raise UsageError(
             f"the bounds are for {domain.n_features} columns. Got {width} instead: give bounds for "
@@ -229,9 +242,20 @@ def _produce(
     points = map_rows(
         records.values, grid.quantise, mapped=records.mapped, workspace=workspace, dtype=np.int32
     )
-    drawn = mechanism.run(points, entropy)
+    drawn, cells = _drawn(mechanism, points, entropy)
     released = grid.clip(drawn) if plan.clamp else drawn
     centers = restored(grid, domain, released)
+    synopsis = None
+    if cells is not None:
+        simulated = not isinstance(entropy, OperatingSystemEntropy)
+        synopsis = PrivateSynopsis.of(
+            cells,
+            guarantee=guarantee(plan, mechanism, simulated=simulated),
+            release_id=release_id,
+            columns=records.columns,
+            domain=domain,
+            grid_bits=plan.grid_bits,
+        )
     record = _record(
         plan,
         records,
@@ -244,8 +268,54 @@ def _produce(
         entropy,
         release_id,
         entry,
+        synopsis,
     )
-    return Release(centers, record)
+    return Release(centers, record, synopsis)
+
+
+def _drawn(
+    mechanism: Mechanism, points: Integers, entropy: Entropy
+) -> tuple[Integers, PrivateCells | None]:
+    """Run the mechanism; return its centers, and its private cells where it makes some."""
+    if isinstance(mechanism, Synopsis):
+        return mechanism.run_with_cells(points, entropy)
+    return mechanism.run(points, entropy), None
+
+
+def settled(plan: Plan, n_records: int) -> Plan:
+    """Return the plan with a mechanism, where that was left to dpkv: from public facts alone.
+
+    Bounds that are found later count as a cube: predictions are relative to the domain.
+    """
+    if plan.mechanism != AUTO:
+        return plan
+    found = _choice(plan, n_records)
+    return plan.model_copy(update={"mechanism": found.name, "chosen": found.reason})
+
+
+def _choice(plan: Plan, n_records: int) -> Choice:
+    return choose(
+        plan.split.parts[-1],
+        n_records=n_records,
+        n_clusters=plan.k,
+        grid=_assumed_domain(plan).grid(plan.grid_bits),
+        neighbours=plan.neighbours,
+        gamma=plan.gamma,
+        delta=plan.exact_delta,
+    )
+
+
+def chosen_as_stated(plan: Plan, n_records: int) -> bool:
+    """Tell whether a plan's reason for its mechanism is what the public facts give."""
+    return plan.chosen is None or _choice(plan, n_records) == Choice(plan.mechanism, plan.chosen)
+
+
+def _assumed_domain(plan: Plan) -> Domain:
+    """Return the domain, or a cube of as many columns where it is not known yet."""
+    if plan.domain is not None:
+        return Domain.from_dict(plan.domain)
+    width = len(plan.columns)
+    return Box((0.0,) * width, (1.0,) * width)
 
 
 def mechanism_of(plan: Plan, grid: Grid, n_records: int) -> Mechanism:
@@ -263,6 +333,7 @@ def mechanism_of(plan: Plan, grid: Grid, n_records: int) -> Mechanism:
         neighbours=plan.neighbours,
         gamma=plan.gamma,
         iterations=plan.iterations,
+        delta=plan.exact_delta,
     )
 
 
@@ -316,6 +387,7 @@ def _record(
     entropy: Entropy,
     release_id: str | None,
     entry: Entry | None,
+    synopsis: PrivateSynopsis | None,
 ) -> ReleaseRecord:
     simulated = not isinstance(entropy, OperatingSystemEntropy)
     promise = guarantee(plan, mechanism, simulated=simulated)
@@ -347,6 +419,7 @@ def _record(
         grid_centers=tuple(map(tuple, points.tolist())),
         clamped=plan.clamp,
         centers_digest=digest(centers_csv(records.columns, centers)),
+        synopsis_digest=None if synopsis is None else synopsis.digest,
         ledger=None if entry is None else _reference(entry),
     )
 
@@ -359,8 +432,13 @@ def spent(finder: PrivateBounds | None, mechanism: Mechanism) -> float | None:
 
 
 def total_cost(finder: PrivateBounds | None, mechanism: Mechanism) -> Decimal:
-    """Return what finding the bounds and the centers cost together, rounded up."""
-    return cost_of(all_steps(finder, mechanism))
+    """Return what finding the bounds and the centers cost together, rounded up.
+
+    Pure prices add up exactly. One that holds with a delta is worked out on its own first.
+    """
+    if finder is not None and mechanism.delta > 0:
+        return _UP.add(finder.cost(), mechanism.cost())
+    return cost_of(all_steps(finder, mechanism), mechanism.delta)
 
 
 def _reference(entry: Entry) -> LedgerReference:
@@ -368,8 +446,11 @@ def _reference(entry: Entry) -> LedgerReference:
         number=entry.number,
         digest=entry.digest,
         charged=f"{entry.eps:f}",
+        charged_delta=f"{entry.delta:f}",
     )
 
 
 def _signed(release: Release, key: SigningKey | None) -> Release:
-    return release if key is None else Release(release.centers, key.sign(release.record))
+    if key is None:
+        return release
+    return replace(release, record=key.sign(release.record))

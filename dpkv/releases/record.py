@@ -15,12 +15,12 @@ from typing import Any, Literal
 from pydantic import Field
 
 from dpkv import __version__
-from dpkv.calibration.amplified import float_above
+from dpkv.calibration.amplified import float_above, upward_decimal
 from dpkv.grid import Grid
 from dpkv.mechanisms import Mechanism, Noise, PrivateBounds, Step
-from dpkv.mechanisms.mechanism import GRID_STEPS
+from dpkv.mechanisms.mechanism import GRID_STEPS, Distribution
 from dpkv.releases.guarantee import CONDITIONAL, NOT_RELEASABLE, Guarantee
-from dpkv.releases.plan import Frozen, Plan
+from dpkv.releases.plan import Frozen, Plan, added_later
 
 OS_RANDOMNESS = (
     "the operating system's: Python secrets for picks, OpenDP for noise, and for what no proof "
@@ -41,15 +41,18 @@ class StepRecord(Frozen):
     """A part of the mechanism and what each of its ``times`` costs, rounded up."""
 
     name: str
-    eps: float
+    eps: float | None
+    """None where the price is in zCDP."""
     times: int
+    rho: float | None = added_later(None)
+    """The price in zCDP, of Gaussian noise."""
 
 
 class NoiseRecord(Frozen):
-    """Discrete Laplace noise, P(z) ~ exp(-|z| / scale) on integers."""
+    """Noise on integers: P(z) ~ exp(-|z| / scale), or for a Gaussian exp(-z^2 / (2 scale^2))."""
 
     added_to: str
-    distribution: Literal["discrete Laplace"] = "discrete Laplace"
+    distribution: Distribution = "discrete Laplace"
     scale: float
     unit: str
     sd: float
@@ -97,6 +100,7 @@ class LedgerReference(Frozen):
     digest: str
     charged: str
     """What the budget was charged, stated for replace-one neighbours."""
+    charged_delta: str = added_later("0")
 
 
 class Signature(Frozen):
@@ -143,6 +147,8 @@ class ReleaseRecord(Frozen):
     clamped: bool
     centers_digest: str
     """SHA-256 of the centers as CSV text."""
+    synopsis_digest: str | None = added_later(None)
+    """SHA-256 of the private synopsis that belongs to the release, where there is one."""
     ledger: LedgerReference | None
     signature: Signature | None = None
 
@@ -163,7 +169,13 @@ class ReleaseRecord(Frozen):
 def step_records(steps: tuple[Step, ...]) -> tuple[StepRecord, ...]:
     """Return steps with their prices as floats, rounded up."""
     return tuple(
-        StepRecord(name=step.name, eps=float_above(step.eps), times=step.times) for step in steps
+        StepRecord(
+            name=step.name,
+            eps=None if step.eps is None else float_above(step.eps),
+            times=step.times,
+            rho=None if step.rho is None else float_above(upward_decimal(step.rho)),
+        )
+        for step in steps
     )
 
 
@@ -182,6 +194,7 @@ def _noise_record(noise: Noise, grid: Grid) -> NoiseRecord:
     in_steps = noise.unit == GRID_STEPS
     return NoiseRecord(
         added_to=noise.added_to,
+        distribution=noise.distribution,
         scale=noise.scale,
         unit=noise.unit,
         sd=noise.sd,

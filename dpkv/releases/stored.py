@@ -9,7 +9,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dpkv.errors import UsageError
+from dpkv.releases.canonical import digest
 from dpkv.releases.record import RELEASE_ID, ReleaseRecord
+from dpkv.releases.synopsis import PrivateSynopsis, parse_synopsis
 from dpkv.workspace import private_folder, write_once
 
 _FOLDER = "releases"
@@ -76,6 +78,42 @@ def keep_first(workspace: Path, release_id: str, record: ReleaseRecord) -> Relea
     kept = stored_record(workspace, release_id)
     assert kept is not None
     return kept
+
+
+def keep_synopsis(workspace: Path, release_id: str, synopsis: PrivateSynopsis) -> None:
+    """Keep a synopsis under its digest: only the record that is kept says which one counts."""
+    path = _synopsis_path(workspace, release_id, synopsis.digest)
+    try:
+        private_folder(workspace, _FOLDER)
+        write_once(path, synopsis.to_json())
+    except OSError as error:
+        raise UsageError(
+            f"the workspace {workspace} cannot be written ({error.strerror}): release {release_id} "
+            "is charged, and asking again with its id will not charge again."
+        ) from None
+
+
+def stored_synopsis(workspace: Path, record: ReleaseRecord) -> PrivateSynopsis | None:
+    """Return the synopsis of a kept release; None where it has none, or it is gone."""
+    if record.synopsis_digest is None or record.release_id is None:
+        return None
+    path = _synopsis_path(workspace, record.release_id, record.synopsis_digest)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        raise _damaged(path) from None
+    if digest(text) != record.synopsis_digest:
+        raise _damaged(path)
+    return parse_synopsis(text, path)
+
+
+def _synopsis_path(workspace: Path, release_id: str, sha256: str) -> Path:
+    path = stored_path(workspace, release_id)
+    if not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise UsageError(f"{sha256!r} is no digest of a synopsis.")
+    return path.with_name(f"{release_id}.synopsis-{sha256[:16]}.json")
 
 
 def _damaged(path: Path) -> UsageError:

@@ -17,12 +17,19 @@ import numpy as np
 from dpkv.domain import Box, Domain
 from dpkv.errors import BrokenLedgerError, DpkvError, UsageError
 from dpkv.grid import Grid
-from dpkv.ledger import Entry, Ledger, charge_units
-from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, from_description
+from dpkv.ledger import Entry, Ledger, charge_units, delta_charge_units
+from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, Synopsis, from_description
 from dpkv.mechanisms.bounds import N_BINS, bin_edges
 from dpkv.releases.canonical import digest
 from dpkv.releases.guarantee import guarantee, not_protected
-from dpkv.releases.produce import bounds_mechanism, mechanism_of, restored, spent, total_cost
+from dpkv.releases.produce import (
+    bounds_mechanism,
+    chosen_as_stated,
+    mechanism_of,
+    restored,
+    spent,
+    total_cost,
+)
 from dpkv.releases.record import (
     OS_RANDOMNESS,
     SEEDED,
@@ -39,6 +46,7 @@ from dpkv.releases.signing import (
     is_signed_by_its_key,
 )
 from dpkv.releases.stored import stored_record
+from dpkv.releases.synopsis import parse_synopsis
 from dpkv.tables.centers import centers_csv
 
 
@@ -63,15 +71,17 @@ def verify(
     record: ReleaseRecord,
     *,
     csv_text: str | None = None,
+    synopsis_text: str | None = None,
     workspace: Path | None = None,
     public_key: str | None = None,
 ) -> tuple[Check, ...]:
     """Return every check of a record, in order.
 
-    ``csv_text`` is the published file of centers, ``workspace`` where the curator's ledger is,
+    ``csv_text`` is the published file of centers, ``synopsis_text`` that of the private synopsis,
+    ``workspace`` where the curator's ledger is,
     ``public_key`` whose signature is expected.
     """
-    job = _Verification(record, csv_text, workspace, public_key)
+    job = _Verification(record, csv_text, synopsis_text, workspace, public_key)
     return tuple(_checked(name, look) for name, look in job.checks())
 
 
@@ -91,6 +101,7 @@ def _checked(name: str, look: Callable[[], str]) -> Check:
 class _Verification:
     record: ReleaseRecord
     csv_text: str | None
+    synopsis_text: str | None
     workspace: Path | None
     public_key: str | None
 
@@ -101,6 +112,8 @@ class _Verification:
         yield "promise", self.promise
         yield "centres", self.centers
         yield "digest", self.digests
+        if self.record.synopsis_digest is not None or self.synopsis_text is not None:
+            yield "synopsis", self.synopsis
         yield "ledger", self.ledger
         yield "kept copy", self.kept_copy
         yield "signature", self.signature
@@ -144,6 +157,8 @@ class _Verification:
     def described(self) -> str:
         record, plan, mechanism = self.record, self.record.plan, self.mechanism
         _must(mechanism.name == plan.mechanism, "the mechanism is not the plan's")
+        stated = chosen_as_stated(plan, record.n_records or 1)
+        _must(stated, "the mechanism is not the one that would be chosen")
         _must(mechanism.n_clusters == plan.k, "k is not the plan's")
         _must(
             mechanism.neighbours == plan.neighbours, "the neighbouring relation is not the plan's"
@@ -173,7 +188,10 @@ class _Verification:
             raise _UnknownError("no figure can be proved for the published noise")
         cost = total_cost(self.finder, self.mechanism)
         _must(cost <= plan.exact_eps, f"the steps cost {cost:.6g}, above eps = {plan.eps}")
-        return f"all steps cost {total:.6g} of eps = {plan.eps} ({plan.neighbours.value})"
+        chance = Decimal(self.mechanism.delta)
+        _must(chance <= plan.exact_delta, f"the steps need a delta above {plan.delta}")
+        beyond = f", delta = {plan.delta}" if plan.exact_delta > 0 else ""
+        return f"all steps cost {total:.6g} of eps = {plan.eps}{beyond} ({plan.neighbours.value})"
 
     def promise(self) -> str:
         record = self.record
@@ -211,6 +229,18 @@ class _Verification:
         _must(digest(self.csv_text) == record.centers_digest, "the file of centres was altered")
         return "the record's centres and the file beside it match"
 
+    def synopsis(self) -> str:
+        record, text = self.record, self.synopsis_text
+        _must(isinstance(self.mechanism, Synopsis), "the mechanism makes no synopsis")
+        if text is None:
+            raise _UnknownError("no file of the synopsis beside the record")
+        _must(digest(text) == record.synopsis_digest, "the file of the synopsis was altered")
+        found = parse_synopsis(text, "the synopsis")
+        own = found.guarantee, found.columns, found.domain, found.release_id
+        told = record.guarantee, record.columns, record.bounds.domain, record.release_id
+        _must(own == told, "the synopsis is of another release")
+        return f"{len(found.counts)} private cells, covered by the same guarantee"
+
     def ledger(self) -> str:
         stated = self.record.ledger
         if stated is None:
@@ -219,6 +249,8 @@ class _Verification:
         plan = self.record.plan
         due = charge_units(plan.exact_eps, plan.neighbours.value)
         _must(Decimal(stated.charged).scaleb(9) == due, "the charge is misstated")
+        beyond = delta_charge_units(plan.exact_delta, plan.exact_eps, plan.neighbours.value)
+        _must(Decimal(stated.charged_delta).scaleb(18) == beyond, "the charge is misstated")
         if self.workspace is None or not _has_ledger(self.workspace):
             raise _UnknownError("no ledger here: ask the curator")
         entries = self._entries()
@@ -254,6 +286,7 @@ class _Verification:
         _must(entry.release_id == self.record.release_id, "the entry is of another release")
         _must(entry.plan_digest == plan.digest, "the entry was charged for another plan")
         _must(f"{entry.eps:f}" == stated.charged, "the charge is misstated")
+        _must(f"{entry.delta:f}" == stated.charged_delta, "the charge is misstated")
 
     def kept_copy(self) -> str:
         name = self.record.release_id

@@ -40,6 +40,8 @@ def read_labels(path: str | Path, column: str, header: bool | None = None) -> La
         raise
     except (ValueError, OSError):
         raise TableError(f"{path}: column {column!r} cannot be read as text.") from None
+    if not len(cells):
+        raise TableError(f"{path} has no rows: it must hold at least one record.")
     if (cells == "").any():
         raise TableError(f"{path} has rows without a label in column {column!r}: fill them in.")
     return cells

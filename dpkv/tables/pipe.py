@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+import weakref
 from typing import Any, BinaryIO
 
 from dpkv.errors import TableError
@@ -17,6 +19,8 @@ class Pipe:
 
     def __init__(self, stream: BinaryIO, name: str, *, owned: bool) -> None:
         self._stream: Any = stream
+        if stream is not getattr(sys.stdin, "buffer", None):
+            weakref.finalize(self, stream.close)
         self._name = name
         self._owned = owned  # standard input is left open for whoever comes next
         self._seen = bytearray()

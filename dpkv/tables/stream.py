@@ -127,6 +127,8 @@ def _open_bytes(
 ) -> tuple[Source, bool]:
     path = Path(source)
     try:
+        if str(source) == "-" and sys.stdin is None:
+            raise TableError("standard input is closed: pipe the table in, or give a file.")
         if str(source) == "-":
             path = Path("standard input")
             if sys.stdin is None:

@@ -26,7 +26,14 @@ from dpkv.errors import (
     UsageError,
     VerificationError,
 )
-from dpkv.ledger import Entry, Ledger, budget_units, charge_units, entry_digest
+from dpkv.ledger import (
+    Entry,
+    Ledger,
+    budget_units,
+    charge_units,
+    delta_charge_units,
+    entry_digest,
+)
 from dpkv.ledger import database as module
 
 PLAN = "a" * 64
@@ -211,6 +218,7 @@ def test_the_chain_is_what_the_docstring_says(filled: Ledger) -> None:
     previous = "0" * 64
     for row, entry in zip(rows, filled.entries(), strict=True):
         digest = row.pop("digest")
+        assert row.pop("atto_delta") == 0
         text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         assert digest == sha256(text.encode()).hexdigest() == entry.digest == entry_digest(entry)
         assert row["previous"] == previous
@@ -342,12 +350,88 @@ def test_the_errors_have_their_exit_codes() -> None:
     assert not issubclass(BudgetError, UsageError) and issubclass(VerificationError, DpkvError)
 
 
+# Delta
+
+
+@pytest.mark.parametrize(
+    ("delta", "eps", "neighbours", "units"),
+    [
+        ("0", "1", "add-remove", 0),
+        ("1e-6", "1", "replace-one", 10**12),
+        ("1e-18", "1", "replace-one", 1),
+        ("1.5e-18", "1", "replace-one", 2),
+        # 1 + e = 3.718281828459045235360287... (mpmath), rounded up
+        ("1e-6", "1", "add-remove", 3_718_281_828_460),
+        ("1e-6", "0.000000001", "add-remove", 2_000_000_001_001),
+        ("0.5", "2", "add-remove", 10**18),
+        ("1e-6", "1000000", "add-remove", 10**18),
+    ],
+)
+def test_a_delta_is_charged_for_replace_one(
+    delta: str, eps: str, neighbours: str, units: int
+) -> None:
+    assert delta_charge_units(Decimal(delta), Decimal(eps), neighbours) == units
+
+
+def test_a_budget_of_eps_alone_allows_no_delta(filled: Ledger) -> None:
+    with pytest.raises(BudgetError, match=r"requested delta 0\.000001, remaining 0, short by"):
+        charge(filled, "new", delta=Decimal("1e-6"))
+    assert len(filled.entries()) == 4
+    charge(filled, "new")
+
+
+def test_deltas_add_up_to_the_budgets(ledger: Ledger) -> None:
+    ledger.set_budget(dataset="d1", label="x", eps=Decimal(5), delta=Decimal("3e-6"))
+    for name in "abc":
+        charge(ledger, name, delta=Decimal("1e-6"))
+    account = ledger.account("d1")
+    assert (account.delta_budget, account.delta_spent) == (Decimal("0.000003"),) * 2
+    assert account.delta_remaining == 0
+    with pytest.raises(BudgetError, match=r"smaller delta") as refused:
+        charge(ledger, "d", delta=Decimal("1e-18"))
+    assert refused.value.difference == Decimal("1e-18")
+    with pytest.raises(UsageError, match="charged for another release"):
+        charge(ledger, "a", delta=Decimal("2e-6"))
+    assert ledger.verify() == 4
+
+
+def test_an_altered_delta_is_found(ledger: Ledger) -> None:
+    charge(ledger, delta=Decimal("1e-6"))
+    assert ledger.verify() == 1
+    without_triggers(ledger.path, "UPDATE entries SET atto_delta = 0")
+    with pytest.raises(LedgerError, match="entry 1 was altered"):
+        ledger.verify()
+
+
+def as_before_delta(ledger: Ledger) -> None:
+    """Turn the file into one of the first schema, which had no delta."""
+    without_triggers(
+        ledger.path, "ALTER TABLE entries DROP COLUMN atto_delta", "PRAGMA user_version = 1"
+    )
+
+
+def test_a_ledger_from_before_delta_is_read_and_goes_on(filled: Ledger) -> None:
+    before = filled.entries()
+    as_before_delta(filled)
+    assert filled.verify() == 4
+    assert filled.entries() == before
+    with closing(sqlite3.connect(filled.path)) as db:  # reading left it as it was
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    set_budget(filled, "2")
+    filled.set_budget(dataset="d1", label="x", eps=Decimal(2), delta=Decimal("1e-5"))
+    charge(filled, "new", delta=Decimal("1e-6"))
+    assert filled.entries()[:4] == before
+    assert filled.verify() == 7
+    assert filled.account("d1").delta_spent == Decimal("1e-6")
+
+
 # Tampering
 
 
 COPY = (
     "INSERT OR {} INTO entries SELECT {}, kind, {}, dataset, label, 1, end_to_end, neighbours, "
-    "plan_digest, record_digest, created, previous, digest FROM entries WHERE number = 2"
+    "plan_digest, record_digest, created, previous, digest, atto_delta FROM entries "
+    "WHERE number = 2"
 )
 
 
@@ -508,7 +592,7 @@ def test_an_empty_file_is_no_ledger(ledger: Ledger, contents: bytes) -> None:
         ledger.prepare()
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [0, 3])
 def test_another_schema_is_refused(filled: Ledger, version: int) -> None:
     raw(filled.path, f"PRAGMA user_version = {version}")
     for call in (filled.prepare, filled.verify, lambda: charge(filled)):

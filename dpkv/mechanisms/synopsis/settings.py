@@ -1,0 +1,70 @@
+"""How eps is shared out and a synopsis laid out: from public facts alone, chosen by measurement.
+
+The constants are those that did best over many tables (``audits/synopsis_accuracy.py``). None of
+them matters for privacy: the price of every part follows from its noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_FEW, _MANY, _PROJECTED = 3, 20, 16
+"""Up to so many columns: one Lloyd step; cells of all columns. Beyond, cells of so many dimensions.
+
+In few dimensions cells are small and their middles good enough. In more of them places in the cells
+pay. In many, cells of all columns would split each of them at most once: a projection splits more.
+"""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shares of eps, which add up to 1, and the shape of the tree."""
+
+    root: float
+    """For the number of records, where it is private; elsewhere this goes to the counts."""
+    tree: float
+    counts: float
+    means: float
+    """For where in a cell its records are; 0 leaves that out."""
+    steps: float
+    """For all private Lloyd steps together."""
+    n_steps: int
+    norm_share: float
+    """Of a step, for the histogram of norms."""
+    first_cell: float
+    """Records in a cell of the public first grid, times eps over the records that may differ."""
+    threshold: float
+    """Of the tests, in scales of the counts' noise."""
+    bias: float
+    """How much worse a bias of a center is than noise of the same size."""
+    stretch: float
+    """A step goes so much beyond the mean, as Lloyd's iterations would."""
+    least_cell: float = 12.0
+    """As ``first_cell``, where more cells are needed for many clusters."""
+    decay: float = 2.0
+    floor: float = 1.0
+    """Of the tree's tests, in scales of their noise."""
+    levels: int = 24
+
+
+def layout(n_features: int) -> Layout:
+    """Return the layout for so many columns."""
+    if n_features <= _FEW:
+        return Layout(
+            root=0.02, tree=0.30, counts=0.48, means=0.0, steps=0.20, n_steps=1, norm_share=0.15,
+            first_cell=100.0, threshold=4.0, bias=10.0, stretch=1.25,
+        )  # fmt: skip
+    if n_features <= _MANY:
+        return Layout(
+            root=0.02, tree=0.20, counts=0.15, means=0.25, steps=0.38, n_steps=2, norm_share=0.10,
+            first_cell=100.0, threshold=2.0, bias=10.0, stretch=1.25,
+        )  # fmt: skip
+    return Layout(
+        root=0.02, tree=0.25, counts=0.15, means=0.0, steps=0.58, n_steps=3, norm_share=0.10,
+        first_cell=40.0, threshold=2.0, bias=3.0, stretch=1.0,
+    )  # fmt: skip
+
+
+def cell_dimensions(n_features: int) -> int:
+    """Return how many dimensions cells have."""
+    return n_features if n_features <= _MANY else _PROJECTED

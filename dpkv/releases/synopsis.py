@@ -1,0 +1,215 @@
+"""A private synopsis as a file: cells and noisy counts, which anyone may cluster again for free.
+
+The file holds what the mechanism released on the way to its centers, so it is covered by the same
+guarantee, and whatever is done with it costs nothing more. ``read_synopsis`` gives it back.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, Self, SupportsIndex
+
+import numpy as np
+from pydantic import FiniteFloat, ValidationError, model_validator
+
+from dpkv import __version__
+from dpkv.domain import Domain
+from dpkv.errors import ParameterError, UsageError
+from dpkv.grid import GRID_BITS, Grid
+from dpkv.kernels import Float64s
+from dpkv.mechanisms.synopsis import PrivateCells, WeightedPoints, weighted_points
+from dpkv.mechanisms.synopsis.clustering import cluster
+from dpkv.mechanisms.synopsis.mechanism import opening_estimate
+from dpkv.mechanisms.synopsis.projection import PublicMap
+from dpkv.mechanisms.synopsis.tree import tree_from_splits
+from dpkv.releases.canonical import digest
+from dpkv.releases.guarantee import Guarantee
+from dpkv.releases.plan import Frozen
+from dpkv.validation import as_generator, whole_number
+
+_FREE = (
+    "Clustering this synopsis again, with any number of centres, costs nothing more: it is covered "
+    "by the guarantee of its release."
+)
+_Row = tuple[int, ...]
+
+
+class PrivateSynopsis(Frozen):
+    """Private cells with noisy counts, and how they lie in the domain."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["synopsis"] = "synopsis"
+    visibility: Literal["public", "curator-only"]
+    release_id: str | None
+    dpkv_version: str = __version__
+    guarantee: Guarantee
+    note: str = _FREE
+    columns: tuple[str, ...]
+    domain: dict[str, object]
+    grid_bits: int = GRID_BITS
+    lowest: _Row
+    highest: _Row
+    """Where cells lie, in whole coordinates: of the grid, or of its public projection."""
+    matrix: tuple[_Row, ...] | None
+    """The public projection, times 4096; None where cells are of the grid's own columns."""
+    splits: str
+    """The tree, level by level: 1 where a cell is halved along its widest side, else 0."""
+    counts: _Row
+    """Noisy counts of the cells that are not halved, in the same order."""
+    offsets: tuple[_Row, ...] | None
+    """Noisy sums of where records are in their cell, 4096 being half a side."""
+    count_scale: FiniteFloat
+    offset_scale: FiniteFloat
+
+    @classmethod
+    def of(
+        cls,
+        cells: PrivateCells,
+        *,
+        guarantee: Guarantee,
+        release_id: str | None,
+        columns: tuple[str, ...],
+        domain: Domain,
+        grid_bits: int,
+    ) -> PrivateSynopsis:
+        """Write private cells down."""
+        matrix, offsets = cells.space.matrix, cells.offsets
+        return cls(
+            visibility="public" if guarantee.end_to_end else "curator-only",
+            release_id=release_id,
+            guarantee=guarantee,
+            columns=columns,
+            domain=domain.to_dict(),
+            grid_bits=grid_bits,
+            lowest=tuple(cells.space.lowest.tolist()),
+            highest=tuple(cells.space.highest.tolist()),
+            matrix=None if matrix is None else tuple(map(tuple, matrix.tolist())),
+            splits=cells.tree.splits,
+            counts=tuple(cells.counts.tolist()),
+            offsets=None if offsets is None else tuple(map(tuple, offsets.tolist())),
+            count_scale=cells.count_scale,
+            offset_scale=cells.offset_scale,
+        )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        width, dimensions = len(self.columns), len(self.lowest)
+        if Domain.from_dict(self.domain).n_features != width:
+            raise ValueError("bounds and columns differ in number")
+        if self.matrix is None and (dimensions != width or self._box() != self.grid_box()):
+            raise ValueError("the cells do not cover the grid")
+        if self.matrix is not None and {len(row) for row in self.matrix} != {width}:
+            raise ValueError("the projection is for other columns")
+        if len(self.highest) != dimensions or (self.matrix and len(self.matrix) != dimensions):
+            raise ValueError("the cells differ in dimensions")
+        leaves = self.splits.count("0")
+        if set(self.splits) - {"0", "1"} or len(self.counts) != leaves:
+            raise ValueError("there must be one count for every cell that is not halved")
+        if self.offsets is not None and {len(row) for row in self.offsets} != {dimensions}:
+            raise ValueError("the places differ in dimensions")
+        if self.offsets is not None and len(self.offsets) != leaves:
+            raise ValueError("there must be one place for every cell that is not halved")
+        _ = self.cells
+        return self
+
+    def _box(self) -> tuple[list[int], list[int]]:
+        return list(self.lowest), list(self.highest)
+
+    def grid_box(self) -> tuple[list[int], list[int]]:
+        """Return the lowest and highest coordinates of the grid."""
+        low, high = self.grid.box
+        return low.tolist(), high.tolist()
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The public grid."""
+        return Domain.from_dict(self.domain).grid(self.grid_bits)
+
+    @cached_property
+    def cells(self) -> PrivateCells:
+        """The cells as the mechanism made them."""
+        lowest, highest = np.asarray(self.lowest), np.asarray(self.highest)
+        matrix = None if self.matrix is None else np.asarray(self.matrix, dtype=np.int64)
+        space = PublicMap(lowest, highest, matrix, self.grid.middle)
+        offsets = None if self.offsets is None else np.asarray(self.offsets, dtype=np.int64)
+        return PrivateCells(
+            space,
+            tree_from_splits(self.splits, space),
+            np.asarray(self.counts, dtype=np.int64),
+            offsets,
+            self.count_scale,
+            self.offset_scale,
+        )
+
+    def weighted_points(self, n_clusters: int = 1) -> WeightedPoints:
+        """Return the points that stand for the cells, in whole coordinates, and their weights."""
+        return weighted_points(self.cells, n_clusters)
+
+    @property
+    def points(self) -> Float64s:
+        """The points that stand for the cells, in the user's coordinates."""
+        lifted = self.cells.space.lift(self.weighted_points().points)
+        steps = np.asarray(self.grid.steps)
+        return np.asarray(Domain.from_dict(self.domain).clip(self.grid.origin + lifted * steps))
+
+    @property
+    def weights(self) -> Float64s:
+        """How many records every point stands for."""
+        return self.weighted_points().weights
+
+    def cluster(
+        self, k: SupportsIndex, *, rng: np.random.Generator | int | None = None
+    ) -> Float64s:
+        """Return k centers in the user's coordinates, by sk-means++ and Lloyd. Spends nothing."""
+        wanted = whole_number("k", k, at_least=1)
+        found = self.weighted_points(wanted)
+        heads = cluster(found, wanted, as_generator(rng))
+        points = opening_estimate(found, heads, self.cells, self.grid).centers
+        return np.asarray(Domain.from_dict(self.domain).clip(self.grid.restore(points)))
+
+    def to_json(self) -> str:
+        """Return the synopsis as JSON text, a line a field."""
+        fields = json.loads(self.model_dump_json())
+        lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in fields.items()]
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the file's text."""
+        return digest(self.to_json())
+
+
+def parse_synopsis(text: str, path: object) -> PrivateSynopsis:
+    """Return the synopsis that a file holds, or refuse with what is wrong."""
+    try:
+        return PrivateSynopsis.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or first["msg"]
+        raise UsageError(
+            f"{path} is not a private synopsis (see {place}): take an unaltered copy."
+        ) from None
+
+
+def read_synopsis(path: str | Path) -> PrivateSynopsis:
+    """Read what ``dpkv release --export-synopsis`` wrote."""
+    if not isinstance(path, (str, Path)):
+        raise ParameterError("path", "the path of a synopsis", path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise UsageError(f"{path} cannot be read: check the path.") from None
+    return parse_synopsis(text, path)
+
+
+def cluster_synopsis(
+    synopsis: PrivateSynopsis | str | Path,
+    k: SupportsIndex,
+    *,
+    rng: np.random.Generator | int | None = None,
+) -> Float64s:
+    """Return k centers of a private synopsis, or of the file it is in. Spends nothing."""
+    found = synopsis if isinstance(synopsis, PrivateSynopsis) else read_synopsis(synopsis)
+    return found.cluster(k, rng=rng)
