@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DPKV := $(CURDIR)/$(BIN)/dpkv
 
-.PHONY: help setup demo test check bench audits clean
+.PHONY: help setup demo test check bench audits studies clean
 
 help:
 	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
@@ -13,6 +13,7 @@ help:
 	@echo "make check  ruff and mypy --strict only"
 	@echo "make bench  speed of seeding, calibration, releases and the engine, each beside another way"
 	@echo "make audits runs the specs of audits/ and renews their reports"
+	@echo "make studies runs the quick version of every study, into build/studies"
 	@echo "make clean  remove $(VENV) and caches"
 
 setup: $(READY)
@@ -51,6 +52,11 @@ bench: $(READY)
 
 audits: $(READY)
 	$(BIN)/python audits/run_specs.py
+
+studies: $(READY)
+	rm -rf build/studies && mkdir -p build/studies
+	for name in sublinear-noise dk-means published-table heat-maps total-jensen; do \
+	  $(DPKV) study run $$name --out build/studies/$$name || exit 1; done
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .dpkv

@@ -245,12 +245,12 @@ def _range(by_k: dict[str, float]) -> str:
 def draw(summary: Summary) -> Figure:
     """Draw rho_phi over (k, p) and the spread against p, a row for each kind of table."""
     kinds = [kind["kind"] for kind in summary["kinds"]]
-    with canvas(9.0, 0.4 + 2.3 * len(kinds)) as figure:
+    with canvas(9.6, 0.4 + 2.3 * len(kinds)) as figure:
         panels = figure.subplots(len(kinds), 3, squeeze=False)
         for line, kind in zip(panels, kinds, strict=True):
             rows = [row for row in summary["rows"] if row["kind"] == kind]
             for axes, (name, title) in zip(line, RIVALS.items(), strict=False):
-                _surface(axes, rows, f"rho_{name}", f"{kind}, against {title}")
+                _surface(axes, rows, f"rho_{name}", f"{kind} vs {title}")
             _spreads(line[2], rows)
     return figure
 
@@ -272,8 +272,7 @@ def _surface(axes: Axes, rows: list[dict[str, Any]], column: str, title: str) ->
         extent=extent,
         interpolation="none",
     )
-    bar = axes.figure.colorbar(image, ax=axes)
-    bar.ax.set_title("%", fontsize=8)
+    axes.figure.colorbar(image, ax=axes, label="rho_phi (%)")
     finish(axes, title, "p (%)", "k")
     axes.grid(visible=False)
     axes.set_yticks(ks)

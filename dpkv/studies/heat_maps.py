@@ -150,7 +150,7 @@ def draw(summary: Summary) -> Figure:
     """Draw a map for each rival and dimension, published above certified."""
     dimensions = list(dict.fromkeys(row["d"] for row in summary["rows"]))
     columns = [(rival, d) for rival in _CONTENDERS for d in dimensions]
-    with canvas(2.5 * len(columns), 5.0) as figure:
+    with canvas(2.9 * len(columns), 5.0) as figure:
         panels = figure.subplots(len(_KINDS), len(columns), squeeze=False)
         for line, ours in zip(panels, _KINDS, strict=True):
             for axes, (rival, d) in zip(line, columns, strict=True):
@@ -183,8 +183,7 @@ def _map(axes: Axes, rows: list[dict[str, Any]], rival: str, ours: str) -> None:
         origin="lower",
         interpolation="none",
     )
-    bar = axes.figure.colorbar(image, ax=axes)
-    bar.ax.set_title("log10", fontsize=7)
+    axes.figure.colorbar(image, ax=axes, label="log10 of the ratio")
     axes.set_xticks(range(len(sizes)), [f"{m:.0e}".replace("e+0", "e") for m in sizes], fontsize=7)
     axes.set_yticks(range(len(ks)), [str(k) for k in ks])
 

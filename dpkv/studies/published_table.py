@@ -45,6 +45,7 @@ from dpkv.studies.runner import rng_of
 from dpkv.studies.study import Case, Figures, Finished, Study, Summary
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -263,12 +264,13 @@ def tell(summary: Summary) -> list[str]:
             f"{row['why']}{_on_this_table(row)}"
         )
     for row in summary["averages"]:
-        free, clamped = (_pair(row, how, CERTIFIED) for how in (FREE, CLAMPED))
+        free, clamped = (_three(row, how, CERTIFIED) for how in (FREE, CLAMPED))
         printed = f"{_shown(row['rho_forgy_printed'])} and {_shown(row['rho_gupt_printed'])}"
         sentences.append(
             f"{row['table']}, averages: potentials of Forgy-DP and GUPT over k-variates++ are "
-            f"printed as {printed}; at the printed eps~ we find {_pair(row, FREE, PRINTED)}, "
-            f"certified {free}, and {clamped} where centres are clamped to the domain"
+            f"printed as {printed}; of Forgy-DP, GUPT with all of eps and GUPT with a third of it "
+            f"we find {_three(row, FREE, PRINTED)} at the printed eps~, {free} certified, and "
+            f"{clamped} certified where centres are clamped to the domain"
         )
     if summary["missing"]:
         sentences.append("not given, left out: " + ", ".join(summary["missing"]))
@@ -281,9 +283,8 @@ def _on_this_table(row: dict[str, Any]) -> str:
     return "" if loss is None or loss <= _EPS else f"; round 1 alone loses {loss:.2f} on this table"
 
 
-def _pair(row: dict[str, Any], how: str, ours: str) -> str:
-    forgy, gupt = (row[f"{how}: {rival} over {ours}"] for rival in (FORGY, GUPT))
-    return f"{_shown(forgy)} and {_shown(gupt)}"
+def _three(row: dict[str, Any], how: str, ours: str) -> str:
+    return " / ".join(_shown(row[f"{how}: {rival} over {ours}"]) for rival in RIVALS)
 
 
 def _shown(value: float | None) -> str:
@@ -293,48 +294,58 @@ def _shown(value: float | None) -> str:
 def draw(summary: Summary) -> Figure:
     """Draw eps~ against k for every table, and the ratios at the printed and certified noise."""
     tables = list(dict.fromkeys(row["table"] for row in summary["rows"]))
-    with canvas(9.0, 0.5 + 2.4 * max(1, len(tables))) as figure:
+    with canvas(9.0, 1.0 + 2.3 * max(1, len(tables))) as figure:
         panels = figure.subplots(max(1, len(tables)), 3, squeeze=False)
         for line, table in zip(panels, tables, strict=False):
             rows = [row for row in summary["rows"] if row["table"] == table]
             _eps_panel(line[0], rows, table)
             for axes, rival in zip(line[1:], (FORGY, GUPT), strict=True):
                 _ratio_panel(axes, rows, rival)
+        keys = {label: line for axes in panels.flat for label, line in _labelled(axes)}
+        figure.legend(list(keys.values()), list(keys), loc="outside lower center", ncols=3)
     return figure
 
 
+def _labelled(axes: Axes) -> list[tuple[str, Artist]]:
+    handles, labels = axes.get_legend_handles_labels()
+    return list(zip(labels, handles, strict=True))
+
+
 _EPS_LINES = (
-    ("eps_tilde_printed", "printed", "claim", "X"),
-    ("eps_tilde_radius", "formula, R the radius", "orange", "^"),
-    ("eps_tilde_diameter", "formula, R the diameter", "gold", "v"),
-    ("eps_tilde_certified", "certified", "green", "o"),
+    ("eps_tilde_radius", "eps~ by the formula, R the radius", "blue", "^"),
+    ("eps_tilde_diameter", "eps~ by the formula, R the diameter", "gold", "v"),
+    ("eps_tilde_certified", "eps~ certified", "green", "s"),
+)
+_RATIO_LINES = (
+    ("{free}: {rival} over {printed}", "ratio at the printed eps~", "orange", "-"),
+    ("{free}: {rival}-third over {printed}", "the same, GUPT with a third of eps", "purple", "-"),
+    ("{free}: {rival} over {certified}", "ratio at the certified eps~", "green", "-"),
+    ("{clamped}: {rival} over {certified}", "the same, centres clamped", "green", ":"),
 )
 
 
 def _eps_panel(axes: Axes, rows: list[dict[str, Any]], table: str) -> None:
+    _line(axes, rows, "eps_tilde_printed", "as printed", "claim", "X")
     for column, label, color, marker in _EPS_LINES:
         _line(axes, rows, column, label, color, marker)
-    axes.axhline(
-        rows[0]["eps_tilde_ceiling"], color=COLORS["grey"], linestyle="--", label="ceiling"
-    )
+    ceiling = rows[0]["eps_tilde_ceiling"]
+    axes.axhline(ceiling, color=COLORS["grey"], linestyle="--", label="ceiling of eps~")
     finish(axes, f"{table}: eps~", "k")
     axes.set_xticks([row["k"] for row in rows])
     axes.set_ylim(bottom=max(_LEAST_SHOWN, axes.get_ylim()[0]))
-    axes.legend(fontsize=6.5)
 
 
 def _ratio_panel(axes: Axes, rows: list[dict[str, Any]], rival: str) -> None:
-    printed = f"rho_{rival.partition('-')[0]}_printed"
-    _line(axes, rows, printed, "as printed", "claim", "X")
-    for how, style in ((FREE, "-"), (CLAMPED, ":")):
-        for ours, color in ((PRINTED, "orange"), (CERTIFIED, "green")):
-            label = f"over {ours}, {how}"
-            _line(axes, rows, f"{how}: {rival} over {ours}", label, color, "o", style)
+    names = {"free": FREE, "clamped": CLAMPED, "printed": PRINTED, "certified": CERTIFIED}
+    _line(axes, rows, f"rho_{rival.partition('-')[0]}_printed", "as printed", "claim", "X")
+    for template, label, color, style in _RATIO_LINES:
+        column = template.format(rival=rival, **names)
+        if column in rows[0]:  # only GUPT has a third
+            _line(axes, rows, column, label, color, "o", style)
     axes.axhline(1.0, color=COLORS["ink"], linewidth=0.8)
     axes.set_yscale("log")
     finish(axes, f"potential of {rival} over k-variates++", "k")
     axes.set_xticks([row["k"] for row in rows])
-    axes.legend(fontsize=6.5)
 
 
 def _line(

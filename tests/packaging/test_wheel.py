@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from dpkv.datasets.recipes import PAPER_TABLES
+from dpkv.studies import NAMES as STUDIES
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -55,6 +58,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert "dpkv" in tops
     assert all(top == "dpkv" or top.endswith(".dist-info") for top in tops), tops
     assert "dpkv/py.typed" in names
+    assert {f"dpkv/studies/specs/{name}.toml" for name in STUDIES} <= set(names)
+    assert {f"dpkv/datasets/sources/{name}.toml" for name in PAPER_TABLES} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.endswith((".pyc", ".nbi", ".nbc"))]
 
@@ -82,3 +87,20 @@ def test_its_command_seeds_a_table_outside_the_checkout(installed: Path, tmp_pat
         check=True,
     ).stdout
     assert str(ROOT) not in where, "the wheel was not what ran"
+
+
+@pytest.mark.parametrize("command", ["study", "datasets"])
+def test_its_specs_and_recipes_are_found_outside_the_checkout(
+    installed: Path, tmp_path: Path, command: str
+) -> None:
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(installed / "dpkv"), command, "list", "--json"],
+        cwd=tmp_path,
+        env=clean,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    listed = json.loads(done.stdout)
+    assert len(listed["studies" if command == "study" else "tables"]) >= len(PAPER_TABLES)
