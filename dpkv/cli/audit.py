@@ -18,7 +18,7 @@ from dpkv.errors import UsageError, VerificationError
 from dpkv.workspace import private_folder
 
 if TYPE_CHECKING:
-    from dpkv.audits.results import Audit
+    from dpkv.audits.results import Audit, Verdict
     from dpkv.audits.run import Audited
     from dpkv.domain import Domain
     from dpkv.releases import Plan, Records, ReleaseRecord
@@ -250,13 +250,11 @@ def _write(found: Audited, result: Audit, folder: output.NewFolder) -> None:
 
 
 def _show(result: Audit, folder: Path) -> None:
-    from dpkv.audits.report.numbers import lower
-
     verdict = result.verdict
     rows = [
         ["verdict", "HOLDS, as far as was tried" if verdict.holds else "VIOLATED"],
         ["claimed", f"eps = {verdict.claimed_eps:g}, {result.subject.neighbours} neighbours"],
-        ["shown", f"eps >= {lower(verdict.lower_bound)} ({verdict.lower_bound_method})"],
+        ["shown", _shown(verdict)],
     ]
     if verdict.utility is not None:
         rows.append(["accuracy", verdict.utility])
@@ -265,3 +263,11 @@ def _show(result: Audit, folder: Path) -> None:
     print(f"{verdict.headline}.")
     if result.visibility != "public":
         output.note("for the curator only: --public leaves out what depends on the data.")
+
+
+def _shown(verdict: Verdict) -> str:
+    from dpkv.audits.report.numbers import lower
+
+    if verdict.lower_bound_method == "none":
+        return "no lower bound of the whole; the report has those of its parts"
+    return f"eps >= {lower(verdict.lower_bound)} ({verdict.lower_bound_method})"

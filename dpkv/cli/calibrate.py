@@ -147,8 +147,8 @@ def _advise(record: Calibration) -> None:
         )
     elif least.certified.noise_share > _TOO_NOISY:
         print(
-            "next: every centre drowns in noise here: narrow the bounds, raise eps, use fewer "
-            "columns,\nor gather more records"
+            "next: every centre drowns in noise here. Noise on sums over many records does less "
+            f"harm:\ndpkv release --k {least.k} --mechanism auto"
         )
     else:
         print(f"next: choose a k whose centres move little, as in dpkv release --k {least.k}")
