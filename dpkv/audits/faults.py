@@ -104,7 +104,14 @@ class _DataRadius(Synopsis):
         radii = np.zeros(len(before.centers), np.int64)
         np.maximum.at(radii, labels, norms)
         return refine.moved_centers(
-            points, labels, before, radii, self.step_noise, self.grid, entropy
+            points,
+            labels,
+            before,
+            radii,
+            np.zeros(len(radii)),
+            self.step_noise,
+            self.grid,
+            entropy,
         )
 
 

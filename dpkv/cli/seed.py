@@ -14,25 +14,30 @@ import typer
 from dpkv.cli import options, output, sharding, streaming
 from dpkv.cli.progress import ProgressBar
 from dpkv.cli.seed_sources import ALGORITHMS, Opened, SeedOptions
+from dpkv.cli.synopsis import SynopsisFile, seed_from_synopsis
+from dpkv.errors import UsageError
 
 if TYPE_CHECKING:
     from dpkv.kernels import Floats
     from dpkv.seeding import Trials
 
+_OUT = Path("centers-not-private.csv")
 _SHOWN_CENTERS, _SHOWN_COLUMNS, _SHOWN_NODES = 20, 8, 12
 
 
 def seed(
     data: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             metavar="DATA...",
             help="A CSV (also .gz) or Parquet table; several, or a folder of them, are shards; - "
             "is a stream on standard input.",
             readable=False,
+            show_default=False,
         ),
-    ],
-    k: Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)],
+    ] = None,
+    k: Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)] = ...,  # type: ignore[assignment]
+    synopsis: SynopsisFile = None,
     algorithm: Annotated[str, typer.Option(help=", ".join(ALGORITHMS) + ".")] = "kmeans++",
     repeat: Annotated[int, typer.Option(help="Independent runs; the best is written.")] = 1,
     lloyd: Annotated[bool, typer.Option("--lloyd", help="Follow each run by Lloyd's.")] = False,
@@ -40,9 +45,7 @@ def seed(
         int | None,
         typer.Option("--seed", help="Makes the runs reproducible (default: a fresh one)."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the best centres go, as CSV.")] = Path(
-        "centers-not-private.csv"
-    ),
+    out: Annotated[Path, typer.Option(help="Where the best centres go, as CSV.")] = _OUT,
     columns: options.Columns = None,
     header: options.Header = None,
     bounds: options.BoundsText = None,
@@ -76,11 +79,27 @@ def seed(
     Example:  dpkv seed patients.csv --k 5 --algorithm dk-protected --shards 8 --seed 1
 
     Example:  cat patients.csv | dpkv seed - --k 5 --algorithm sk --synopses 500
+
+    Example:  dpkv seed --synopsis release/synopsis.json --k 7
     """
     from dpkv.seeding import check_trials, solve
 
     random_seed = secrets.randbits(32) if random_seed is None else random_seed
     check_trials(k, repeat, random_seed)
+    if synopsis is not None:
+        said = (columns, header, bounds, shard_by, shards, eps, coreset_size, synopses, builder)
+        others = bool(data) or algorithm != "kmeans++" or any(one is not None for one in said)
+        seed_from_synopsis(
+            synopsis,
+            k,
+            seed=random_seed,
+            out=None if out == _OUT else out,
+            others=others or repeat != 1 or lloyd,
+            as_json=as_json,
+        )
+        return
+    if not data:
+        raise UsageError("DATA must be given: a table, several, a folder, or - for a stream.")
     where = sharding.EngineOptions(engine, scheduler, workers, timeout, tls_ca, tls_cert, tls_key)
     asked = SeedOptions(
         files=sharding.table_files(data),

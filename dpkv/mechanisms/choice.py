@@ -8,7 +8,8 @@ own noise, and from the number of records only where that is public.
 - GUPT moves it by the noise over the number of blocks, and lines up clusters only where there are
   few: half of the domain is lost for every further one.
 - DPLloyd moves it by the noise of a sum over the records of a cluster; a public start misses
-  clusters, which Lloyd's iterations rarely mend.
+  clusters, which Lloyd's iterations rarely mend. Where noise drowns everything it stays at that
+  start, which is spread over the domain and better than centers that are noise.
 - A synopsis finds the clusters that stand out of the noise of its cells, and moves their centers by
   the noise of a sum, cut to an eighth of the domain.
 
@@ -32,8 +33,8 @@ from dpkv.mechanisms.lloyd import Lloyd
 from dpkv.mechanisms.mechanism import Mechanism, Neighbours
 from dpkv.mechanisms.synopsis import Synopsis
 
-_MISSED_BY_A_PUBLIC_START = 0.02
-_STANDS_OUT = 20.0  # scales of a count's noise
+_MISSED_BY_A_PUBLIC_START, _OF_A_PUBLIC_START = 0.1, 0.5
+_STANDS_OUT = 2.0  # scales of a count's noise
 _CUT = 0.125  # of the domain: the radius that residuals are cut to
 
 
@@ -95,7 +96,7 @@ def predicted_error(mechanism: Mechanism, n_records: int) -> float:
         error = (sd / mechanism.n_blocks / half) ** 2 + lost
     elif isinstance(mechanism, Lloyd):
         missed = _MISSED_BY_A_PUBLIC_START if mechanism.n_clusters > 1 else 0.0
-        error = (sd / members / half) ** 2 + missed
+        error = min((sd / members / half) ** 2 + missed, _OF_A_PUBLIC_START)
     elif isinstance(mechanism, Synopsis):
         radius = _CUT * mechanism.grid.n_features * 2.0
         unseen = _STANDS_OUT * mechanism.count_scale / members

@@ -166,6 +166,9 @@ REASONS = {
     "papers-eps-tilde": "times likelier under a neighbour",
     "float-noise": "draws lie on the grid: ",
     "swapped-split": "its steps cost 1.2",
+    "synopsis-sensitivity": "its steps cost 1.9",
+    "synopsis-radius": "runs show eps",
+    "synopsis-decay": "runs show eps",
 }
 
 

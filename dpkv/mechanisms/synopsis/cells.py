@@ -18,7 +18,6 @@ from dpkv.mechanisms.synopsis.passes import UNIT
 from dpkv.mechanisms.synopsis.projection import PublicMap
 from dpkv.mechanisms.synopsis.tree import LEAF, Tree
 
-_STANDS_OUT = 3.0  # standard deviations of a subtree's noisy total
 _PRIOR_PLACE = 0.25  # variance of a leaf's mean about its middle, in half sides squared
 _CRUMB = 1e-6
 
@@ -57,7 +56,7 @@ def weighted_points(cells: PrivateCells, n_clusters: int) -> WeightedPoints:
     tree, leaves = cells.tree, cells.tree.leaves
     raw = np.zeros(len(tree.children))
     raw[leaves] = cells.counts
-    kept, mass = _kept_cells(tree.children, raw, cells.count_scale, _STANDS_OUT)
+    kept, mass = _kept_cells(tree.children, raw, cells.count_scale)
     home = _homes(tree.children, kept)[leaves]
     places, spread = _leaf_points(cells)
     inside = home >= 0
@@ -113,7 +112,7 @@ def _padded(found: WeightedPoints, space: PublicMap, n_clusters: int) -> Weighte
 
 
 @compiled
-def _totals(children, raw, scale, stands_out):  # type: ignore[no-untyped-def]
+def _totals(children, raw, scale):  # type: ignore[no-untyped-def]
     """Return every subtree's noisy total, its leaves, and whether it stands out of its noise."""
     n_cells = len(children)
     totals, leaves = np.zeros(n_cells), np.zeros(n_cells)
@@ -127,15 +126,15 @@ def _totals(children, raw, scale, stands_out):  # type: ignore[no-untyped-def]
         else:
             totals[cell] = totals[child] + totals[child + 1]
             leaves[cell] = leaves[child] + leaves[child + 1]
-            due = scale * max(lead, stands_out * math.sqrt(2.0 * leaves[cell]))
+            due = scale * max(lead, 2.0 * math.sqrt(leaves[cell] * lead))
             seen[cell] = seen[child] or seen[child + 1] or totals[cell] >= due
     return totals, leaves, seen
 
 
 @compiled
-def _kept_cells(children, raw, scale, stands_out):  # type: ignore[no-untyped-def]
+def _kept_cells(children, raw, scale):  # type: ignore[no-untyped-def]
     """Hand the mass down from the top; return which cells keep theirs, and the mass."""
-    totals, leaves, seen = _totals(children, raw, scale, stands_out)
+    totals, leaves, seen = _totals(children, raw, scale)
     n_cells = len(children)
     mass, kept = np.full(n_cells, -1.0), np.zeros(n_cells, np.bool_)
     mass[0] = max(totals[0], 1.0)

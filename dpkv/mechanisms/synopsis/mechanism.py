@@ -194,6 +194,7 @@ class Synopsis(Mechanism):
             self.sum_scale,
             gaussian=self.delta_spent > 0,
             bias=shape.bias,
+            skew=shape.skew,
             stretch=shape.stretch,
         )
 

@@ -54,6 +54,8 @@ class StepNoise:
     gaussian: bool
     bias: float
     """How much worse a bias of a center is than noise of the same size."""
+    skew: float
+    """How far cutting residuals pulls a center, of the length that is cut off."""
     stretch: float
     """How far beyond the mean a center goes."""
 
@@ -103,8 +105,9 @@ def lloyd_step(
     histogram = noisy_histogram(points, labels, before.centers, edges, noise, entropy)
     counts, count_variance = _combined(histogram, before, noise)
     known = replace(before, counts=counts, count_variance=count_variance)
-    radii = chosen_radii(histogram, counts, edges, noise, before.variance)
-    return moved_centers(points, labels, known, radii, noise, grid, entropy)
+    columns = grid.n_features if noise.gaussian else grid.n_features**2  # of norm^2 a column
+    radii, pulled = chosen_radii(histogram, counts, edges, noise, before.variance, columns)
+    return moved_centers(points, labels, known, radii, pulled, noise, grid, entropy)
 
 
 def moved_centers(
@@ -112,14 +115,18 @@ def moved_centers(
     labels: Integers,
     before: Estimate,
     radii: Integers,
+    pulled: Float64s,
     noise: StepNoise,
     grid: Grid,
     entropy: Entropy,
 ) -> Estimate:
-    """Return the centers moved by their noisy mean residuals; ``radii`` must be private already."""
+    """Return the centers moved by their noisy mean residuals; ``radii`` must be private already.
+
+    ``pulled`` is the squared error a column that cutting residuals may have caused.
+    """
     counts = before.counts
     sums = _noisy_sums(points, labels, before.centers, radii, noise, entropy)
-    of_noise = (noise.sum_sd() * radii / counts) ** 2
+    of_noise = (noise.sum_sd() * radii / counts) ** 2 + pulled
     trust = before.variance / (before.variance + of_noise)
     moved = before.centers + (noise.stretch * trust / counts)[:, np.newaxis] * sums
     left = np.maximum(trust * of_noise + _LEFT * before.variance, _LEAST_VARIANCE)
@@ -157,20 +164,27 @@ def chosen_radii(
     edges: Integers,
     noise: StepNoise,
     variance: Float64s,
-) -> Integers:
-    """Return the radius of every cluster, one of the edges, of least predicted squared error."""
+    columns: int,
+) -> tuple[Integers, Float64s]:
+    """Return the radius of every cluster, one of the edges, of least predicted squared error.
+
+    And that error's part which is due to cutting: it pulls skewed clusters to where they are dense.
+    """
     sd = math.sqrt(2.0) * noise.norm_scale
     pooled = _without_noise(histogram.sum(axis=0), sd * math.sqrt(len(histogram)))
     middles = (np.concatenate([[0], edges[:-1]]) + edges) / 2.0
     kept_share = np.minimum(1.0, edges[:, np.newaxis] / np.maximum(middles, 0.5))
-    radii = np.empty(len(histogram), np.int64)
+    cut_off = np.maximum(middles - edges[:, np.newaxis], 0.0)
+    radii, pulled = np.empty(len(histogram), np.int64), np.empty(len(histogram))
     for cluster, own in enumerate(histogram):
         alone = counts[cluster] > _OWN_HISTOGRAM * sd
         norms = _without_noise(own, sd) if alone else pooled
         lost = 1.0 - kept_share @ norms / norms.sum()
         of_noise = (noise.sum_sd() * edges / counts[cluster]) ** 2
-        radii[cluster] = edges[(of_noise + noise.bias * variance[cluster] * lost**2).argmin()]
-    return radii
+        pull = (noise.skew * (cut_off @ norms) / norms.sum()) ** 2 / columns
+        best = (of_noise + noise.bias * variance[cluster] * lost**2 + pull).argmin()
+        radii[cluster], pulled[cluster] = edges[best], pull[best]
+    return radii, pulled
 
 
 def _without_noise(histogram: Integers, sd: float) -> Float64s:

@@ -37,6 +37,8 @@ class Layout:
     """Of the tests, in scales of the counts' noise."""
     bias: float
     """How much worse a bias of a center is than noise of the same size."""
+    skew: float
+    """How far a center is pulled by cutting residuals, of the length that is cut off."""
     stretch: float
     """A step goes so much beyond the mean, as Lloyd's iterations would."""
     least_cell: float = 12.0
@@ -52,16 +54,16 @@ def layout(n_features: int) -> Layout:
     if n_features <= _FEW:
         return Layout(
             root=0.02, tree=0.30, counts=0.48, means=0.0, steps=0.20, n_steps=1, norm_share=0.15,
-            first_cell=100.0, threshold=4.0, bias=10.0, stretch=1.25,
+            first_cell=100.0, threshold=4.0, bias=10.0, skew=0.2, stretch=1.25,
         )  # fmt: skip
     if n_features <= _MANY:
         return Layout(
             root=0.02, tree=0.20, counts=0.15, means=0.25, steps=0.38, n_steps=2, norm_share=0.10,
-            first_cell=100.0, threshold=2.0, bias=10.0, stretch=1.25,
+            first_cell=100.0, threshold=2.0, bias=10.0, skew=0.1, stretch=1.25,
         )  # fmt: skip
     return Layout(
         root=0.02, tree=0.25, counts=0.15, means=0.0, steps=0.58, n_steps=3, norm_share=0.10,
-        first_cell=40.0, threshold=2.0, bias=3.0, stretch=1.0,
+        first_cell=40.0, threshold=2.0, bias=3.0, skew=0.1, stretch=1.0,
     )  # fmt: skip
 
 
