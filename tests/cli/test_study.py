@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -80,6 +84,22 @@ def test_an_interrupted_run_goes_on(
     assert run("run", "total-jensen", "--out", "halves", "--resume").returncode == 0
     for name in FILES - {"cases.jsonl"}:
         assert (tmp_path / "halves" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_ctrl_c_in_a_real_process_keeps_what_is_finished(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dpkv", "study", "run", "total-jensen", "--out", "here"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    log, deadline = tmp_path / "here" / "cases.jsonl", time.monotonic() + 120.0
+    while not (log.exists() and '"case"' in log.read_text(encoding="utf-8")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    printed = process.communicate(timeout=120)[1]
+    assert process.returncode == 130, printed
+    assert "--resume" in printed and "Traceback" not in printed
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line]
+    assert all("case" in line for line in lines[1:])
+    assert {path.name for path in log.parent.iterdir()} == {"cases.jsonl"}
 
 
 def test_resume_without_cases_is_refused(run: Run, tmp_path: Path) -> None:

@@ -73,6 +73,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ["release", "--help"],
         ["bounds", "--help"],
         ["ledger", "--help"],
+        ["study", "run", "--help"],
+        ["datasets", "make", "--help"],
         ["--version"],
     ],
 )
