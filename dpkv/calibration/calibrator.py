@@ -353,7 +353,7 @@ class _Job:
             return [f"the paper prints eps~ = {value} for a table of this shape, {name}"]
         return [
             f"the paper prints eps~ = {value} for a table of this shape, {name}, above the ceiling "
-            f"log(1 + (e^eps - 1) m) = {ceiling:.1f}: it cannot hold"
+            f"log(1 + (e^eps - 1) m) = {ceiling:.1f}: it cannot hold over all tables of this size"
         ]
 
     def _optimum(self, k: int) -> float:

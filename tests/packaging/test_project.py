@@ -63,7 +63,8 @@ def console_blocks() -> list[list[tuple[str, str]]]:
 def lines_of(text: str) -> list[list[str]]:
     """Return the words of every line, without progress and the name of the kept record."""
     text = re.sub(r"calibrations/[^\s;]+", "calibrations/...", text)
-    text = re.sub(r"^release \S+$", "release ...", text, flags=re.MULTILINE)
+    text = re.sub(r"^( *)release( +)\S+\s*$", r"\1release\2...", text, flags=re.MULTILINE)
+    text = re.sub(r"\d+ private cells", "... private cells", text)  # as many as the noise made
     lines = [line.split() for line in text.splitlines() if line.strip()]
     return [words for words in lines if not re.fullmatch(r".*: \d+(%| s)", " ".join(words))]
 
