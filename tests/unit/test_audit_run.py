@@ -141,6 +141,9 @@ REASONS = {
     "papers-eps-tilde": ["an output is e^20.6", "runs show eps >= "],
     "float-noise": ["draws lie on the grid: 4000 of 4000 draws are no whole numbers"],
     "swapped-split": ["its steps cost 1.21", "more than claimed"],
+    "synopsis-sensitivity": ["runs show eps >= ", "claimed 2", "its steps cost 1.9"],
+    "synopsis-radius": ["runs show eps >= ", "claimed 2"],
+    "synopsis-decay": ["runs show eps >= ", "claimed 2"],
 }
 
 
