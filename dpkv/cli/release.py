@@ -253,7 +253,9 @@ def _write(done: Release, folder: output.NewFolder, export_synopsis: bool) -> li
 
     record = done.record
     if export_synopsis and done.synopsis is None:
-        raise UsageError(_NO_SYNOPSIS)
+        if record.synopsis_digest is not None:
+            raise UsageError("the synopsis of this release is gone from the workspace: restore it.")
+        output.note(f"no synopsis to export: auto chose {record.plan.mechanism}.")
     files = release_files(record, done.synopsis if export_synopsis else None)
     return folder.fill(files, private=record.visibility != "public")
 
@@ -270,8 +272,12 @@ def _ledger_line(charging: Charging, record: ReleaseRecord, repeated: bool) -> s
     if repeated and record.ledger is not None:
         charged = f"repeated, charged before (entry {record.ledger.number}); "
     if account.remaining is None:
-        return f"{charged}{account.spent:f} spent in all, no budget is set"
-    return f"{charged}{account.spent:f} of {account.budget:f} spent, {account.remaining:f} left"
+        beyond = f", delta {account.delta_spent:f}" if account.delta_spent else ""
+        return f"{charged}{account.spent:f}{beyond} spent in all, no budget is set"
+    line = f"{charged}{account.spent:f} of {account.budget:f} spent, {account.remaining:f} left"
+    if account.delta_spent or account.delta_budget:
+        line += f"; delta {account.delta_spent:f} of {account.delta_budget:f} spent"
+    return line
 
 
 def _show(record: ReleaseRecord, ledger: str, files: list[Path]) -> None:

@@ -60,7 +60,13 @@ from dpkv.releases.record import (
     warnings_of,
 )
 from dpkv.releases.signing import SigningKey
-from dpkv.releases.stored import keep_first, keep_synopsis, stored_record, stored_synopsis
+from dpkv.releases.stored import (
+    forget_other_synopses,
+    keep_first,
+    keep_synopsis,
+    stored_record,
+    stored_synopsis,
+)
 from dpkv.releases.synopsis import PrivateSynopsis
 from dpkv.seeding.nearest import row_chunks
 from dpkv.tables.centers import centers_csv
@@ -159,6 +165,7 @@ def carry_out(
             keep_synopsis(ledger.workspace, name, produced.synopsis)
         kept = keep_first(ledger.workspace, name, _signed(produced, key).record)
     _check_kept(kept, plan, entry, key)
+    forget_other_synopses(ledger.workspace, kept)
     ledger.keep(release_id=name, record_digest=digest(kept.canonical()))
     return Release(np.asarray(kept.centers), kept, stored_synopsis(ledger.workspace, kept))
 
@@ -287,6 +294,13 @@ def settled(plan: Plan, n_records: int) -> Plan:
 
     Bounds that are found later count as a cube: predictions are relative to the domain.
     """
+    if plan.exact_delta > 0 and plan.mechanism in (AUTO, Synopsis.name):
+        grid = _assumed_domain(plan).grid(plan.grid_bits)
+        asked = plan.model_copy(update={"mechanism": Synopsis.name})
+        if (
+            mechanism_of(asked, grid, n_records).delta == 0.0
+        ):  # Laplace noise is less: no use for it
+            plan = plan.model_copy(update={"delta": "0"})
     if plan.mechanism != AUTO:
         return plan
     found = _choice(plan, n_records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -91,6 +92,17 @@ def keep_synopsis(workspace: Path, release_id: str, synopsis: PrivateSynopsis) -
             f"the workspace {workspace} cannot be written ({error.strerror}): release {release_id} "
             "is charged, and asking again with its id will not charge again."
         ) from None
+
+
+def forget_other_synopses(workspace: Path, record: ReleaseRecord) -> None:
+    """Remove what unfinished runs of a release left: one charge has one synopsis."""
+    if record.release_id is None or record.synopsis_digest is None:
+        return
+    own = _synopsis_path(workspace, record.release_id, record.synopsis_digest)
+    for path in own.parent.glob(f"{record.release_id}.synopsis-*.json"):
+        if path != own:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def stored_synopsis(workspace: Path, record: ReleaseRecord) -> PrivateSynopsis | None:

@@ -45,7 +45,7 @@ class PrivateSynopsis(Frozen):
     release_id: str | None
     dpkv_version: str = __version__
     guarantee: Guarantee
-    note: str = _FREE
+    note: Literal[_FREE] = _FREE  # type: ignore[valid-type]
     columns: tuple[str, ...]
     domain: dict[str, object]
     grid_bits: int = GRID_BITS

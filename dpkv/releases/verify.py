@@ -112,7 +112,7 @@ class _Verification:
         yield "promise", self.promise
         yield "centres", self.centers
         yield "digest", self.digests
-        if self.record.synopsis_digest is not None or self.synopsis_text is not None:
+        if self.synopsis_text is not None:
             yield "synopsis", self.synopsis
         yield "ledger", self.ledger
         yield "kept copy", self.kept_copy
@@ -230,15 +230,25 @@ class _Verification:
         return "the record's centres and the file beside it match"
 
     def synopsis(self) -> str:
-        record, text = self.record, self.synopsis_text
-        _must(isinstance(self.mechanism, Synopsis), "the mechanism makes no synopsis")
-        if text is None:
-            raise _UnknownError("no file of the synopsis beside the record")
+        record, text, mechanism = self.record, self.synopsis_text, self.mechanism
+        assert text is not None
+        if not isinstance(mechanism, Synopsis):
+            raise _WrongError("the mechanism makes no synopsis")
         _must(digest(text) == record.synopsis_digest, "the file of the synopsis was altered")
         found = parse_synopsis(text, "the synopsis")
         own = found.guarantee, found.columns, found.domain, found.release_id
         told = record.guarantee, record.columns, record.bounds.domain, record.release_id
         _must(own == told, "the synopsis is of another release")
+        _must(found.visibility == record.visibility, "the synopsis's visibility is misstated")
+        _must(found.grid_bits == record.plan.grid_bits, "the synopsis is on another grid")
+        scales = found.count_scale, found.offset_scale
+        _must(scales == mechanism.cell_scales, "the synopsis's noise is not the mechanism's")
+        _must(
+            (found.offsets is None) == (mechanism.mean_scale is None)
+            and len(found.lowest) == mechanism.n_dimensions
+            and (found.matrix is None) == (mechanism.n_dimensions == len(record.columns)),
+            "the synopsis is not what the mechanism makes",
+        )
         return f"{len(found.counts)} private cells, covered by the same guarantee"
 
     def ledger(self) -> str:
@@ -257,6 +267,7 @@ class _Verification:
         if not 1 <= stated.number <= len(entries):
             raise _WrongError(f"the ledger has no entry {stated.number}")
         self._check_entry(entries[stated.number - 1])
+        self._check_kept_note(entries)
         return f"entry {stated.number} of {len(entries)}, chain unbroken"
 
     def _entries(self) -> tuple[Entry, ...]:
@@ -287,6 +298,15 @@ class _Verification:
         _must(entry.plan_digest == plan.digest, "the entry was charged for another plan")
         _must(f"{entry.eps:f}" == stated.charged, "the charge is misstated")
         _must(f"{entry.delta:f}" == stated.charged_delta, "the charge is misstated")
+
+    def _check_kept_note(self, entries: tuple[Entry, ...]) -> None:
+        """See that the record is the one that the ledger noted when it was finished."""
+        name = self.record.release_id
+        notes = [e for e in entries if e.kind == "kept" and e.release_id == name]
+        _must(bool(notes), "the ledger does not say that this release was finished")
+        unsigned = self.record.model_copy(update={"signature": None})  # may be signed later
+        known = {digest(record.canonical()) for record in (self.record, unsigned)}
+        _must(notes[0].record_digest in known, "the ledger noted another record of this release")
 
     def kept_copy(self) -> str:
         name = self.record.release_id

@@ -38,13 +38,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from functools import cache, partial
+from functools import lru_cache, partial
 
 from dpkv.errors import ParameterError
 from dpkv.mechanisms.mechanism import Neighbours
 from dpkv.validation import positive_finite, whole_number
 
 _EXACT = Context(prec=90)
+_ROUGH = Context(prec=36)  # to search with: decimals come out the same on every machine
 _UP = Context(prec=60, rounding=ROUND_CEILING)
 _SLACK = Decimal(1).scaleb(-70)  # of every term; rounding at 90 digits loses far less
 
@@ -69,26 +70,24 @@ class TreeTest:
         """Return what the tree costs, rounded up."""
         return _certified(self, neighbours)
 
-    def rough_cost(self, neighbours: Neighbours) -> float:
+    def rough_cost(self, neighbours: Neighbours) -> Decimal:
         """Return about what the tree costs, to search with."""
-        q = math.exp(-1.0 / self.scale)
-        total = 0.0
-        for i in range(self.levels):
-            u = 1 - self.floor + i * self.decay
-            tail = math.exp(-(u - 1) / self.scale) if u > 1 else 1.0
-            total += 1.0 / self.scale if u <= 1 else math.log1p(tail * (1 - q) / (1 + q - tail))
-        leaf = 1.0 / self.scale
-        return max(total, leaf) if neighbours is Neighbours.ADD_REMOVE else total + leaf
+        return _price(self, neighbours, _ROUGH)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _certified(test: TreeTest, neighbours: Neighbours) -> Decimal:
     """Add up the theorem's terms, each rounded up."""
-    inverse, leaf = (_inverse(test.scale, context) for context in (_EXACT, _UP))
+    return _price(test, neighbours, _EXACT)
+
+
+def _price(test: TreeTest, neighbours: Neighbours, context: Context) -> Decimal:
+    """Add up the theorem's terms, calculated in ``context`` and rounded up."""
+    inverse, leaf = (_inverse(test.scale, some) for some in (context, _UP))
     splits = Decimal(0)
     for i in range(test.levels):
         u = 1 - test.floor + i * test.decay
-        splits = _UP.add(splits, leaf if u <= 1 else _log_ratio(u, inverse))
+        splits = _UP.add(splits, leaf if u <= 1 else _log_ratio(u, inverse, context))
     if neighbours is Neighbours.ADD_REMOVE:
         return max(splits, leaf)
     return _UP.add(splits, leaf)
@@ -100,25 +99,25 @@ def _inverse(scale: float, context: Context) -> Decimal:
     return context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
 
 
-def _log_ratio(u: int, inverse: Decimal) -> Decimal:
-    """Return r(u) for u >= 2, rounded up; ``inverse`` is 1 / lam in 90 digits."""
+def _log_ratio(u: int, inverse: Decimal, context: Context) -> Decimal:
+    """Return r(u) for u >= 2, rounded up in 90 digits; ``inverse`` is 1 / lam."""
     falling = inverse.copy_negate()
-    one_and_q = _EXACT.add(Decimal(1), _EXACT.exp(falling))
+    one_and_q = context.add(Decimal(1), context.exp(falling))
     more, less = (
-        _EXACT.subtract(one_and_q, _EXACT.exp(_EXACT.multiply(falling, Decimal(power))))
+        context.subtract(one_and_q, context.exp(context.multiply(falling, Decimal(power))))
         for power in (u, u - 1)
     )
-    return _UP.add(_EXACT.ln(_EXACT.divide(more, less)), _SLACK)
+    return _UP.add(context.ln(context.divide(more, less)), _SLACK)
 
 
-@cache
+@lru_cache(maxsize=64)
 def calibrated_test(
     eps: Decimal, *, decay: float, floor: float, levels: int, neighbours: Neighbours
 ) -> TreeTest:
     """Return the test with about the least noise that ``eps`` allows.
 
-    ``decay`` and ``floor`` are in units of the noise's scale. The search is in floats; what it
-    finds is priced exactly, with a hair more noise where it is needed.
+    ``decay`` and ``floor`` are in units of the noise's scale. The search is in few digits; what it
+    finds is priced in many, with a hair more noise where it is needed.
     """
     farthest = (levels + 1.0) / float(eps)  # all tests at their full price
     if not math.isfinite(farthest):
@@ -127,18 +126,19 @@ def calibrated_test(
     def free(scale: float) -> TreeTest:
         return TreeTest(scale, max(1, round(decay * scale)), max(1, round(floor * scale)), levels)
 
-    rough = free(_least_scale(free, float(eps), neighbours, 0.5 / float(eps), farthest))
+    rough = free(_least_scale(free, eps, neighbours, 0.5 / float(eps), farthest))
     # Rounding made steps in the price: once both are whole numbers, less noise may do.
     fixed = partial(TreeTest, decay=rough.decay, floor=rough.floor, levels=levels)
-    scale = _least_scale(fixed, float(eps), neighbours, rough.scale / 4.0, farthest)
+    scale = _least_scale(fixed, eps, neighbours, rough.scale / 4.0, farthest)
+    hair = 1e-15
     while fixed(scale).cost(neighbours) > eps:
-        scale *= 1.0 + 1e-13
+        scale, hair = scale * (1.0 + hair), 2.0 * hair
     return fixed(scale)
 
 
 def _least_scale(
     test_at: Callable[[float], TreeTest],
-    eps: float,
+    eps: Decimal,
     neighbours: Neighbours,
     low: float,
     high: float,

@@ -17,20 +17,26 @@ from dpkv.seeding.potentials import LloydResult, lloyd
 _RESTARTS = 20
 _SWAP_ITERATIONS = 8
 _FEWEST_SWAPS, _SWAPS_A_CENTER = 50, 3
+_RESTART_WORK, _SWAP_WORK = 1 << 33, 1 << 31  # distances; beyond, fewer restarts and swaps are made
+_ITERATIONS = 40
 
 
 def cluster(found: WeightedPoints, n_clusters: int, rng: np.random.Generator) -> Float64s:
     """Return k centers of about the least weighted potential, in mapped coordinates."""
     points, weights = found.points, found.weights
     best: LloydResult | None = None
-    for _ in range(_RESTARTS):
+    a_pass = len(points) * n_clusters
+    for _ in range(min(_RESTARTS, max(1, _RESTART_WORK // (_ITERATIONS * a_pass)))):
         seeds = kvariates(points, n_clusters, sample_weight=weights, rng=rng).centers
-        result = lloyd(points, seeds, sample_weight=weights, max_iterations=40, tolerance=1e-4)
+        result = lloyd(
+            points, seeds, sample_weight=weights, max_iterations=_ITERATIONS, tolerance=1e-4
+        )
         if best is None or result.potential < best.potential:
             best = result
     assert best is not None
     if n_clusters > 1:
-        for _ in range(max(_FEWEST_SWAPS, _SWAPS_A_CENTER * n_clusters)):
+        swaps = max(_FEWEST_SWAPS, _SWAPS_A_CENTER * n_clusters)
+        for _ in range(min(swaps, _SWAP_WORK // a_pass)):
             best = _swapped(found, best, rng)
     return np.asarray(lloyd(points, best.centers, sample_weight=weights).centers)
 

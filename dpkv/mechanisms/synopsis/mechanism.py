@@ -31,13 +31,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dpkv.calibration.concentrated import largest_rho, smallest_gaussian_scale
-from dpkv.errors import ParameterError
+from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
 from dpkv.kernels import Float64s, Integers, assign_nearest
 from dpkv.mechanisms.mechanism import (
@@ -64,6 +64,7 @@ from dpkv.validation import float_below, non_negative_finite, positive_finite, w
 
 _CELLS_A_CLUSTER, _LEAVES_A_CLUSTER = 6, 16
 _MEAN_THRESHOLD = 10.0  # scales of a place's noise: leaves with fewer records have no use for it
+_LARGEST_PRODUCT = 2**62  # of two norms: beyond it int64 would overflow
 _MEAN_REACH = 0.5  # of the dimensions: the L1 norm that places are cut to, in half sides
 
 
@@ -100,6 +101,8 @@ class Synopsis(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.grid.diam1**2 >= _LARGEST_PRODUCT:
+            raise UsageError("the grid is too fine for exact residuals: use fewer columns.")
         if (self.root_scale is not None) != (self.neighbours is Neighbours.ADD_REMOVE):
             raise ParameterError("root_scale", "given for 'add-remove' alone", self.root_scale)
         self.test.cost(self.neighbours)
@@ -312,12 +315,22 @@ class Synopsis(Mechanism):
             entropy=entropy,
         )
         counts = entropy.add_laplace(grown.leaf_counts(), self.count_scale)
-        offsets, offset_scale = None, 0.0
+        offsets = None
         if self.mean_scale is not None:
-            reach = int(_MEAN_REACH * UNIT) * space.n_dimensions
-            offset_scale = refine.scale_for(self.mean_scale, reach)
-            offsets = entropy.add_laplace(grown.leaf_offsets(reach), offset_scale)
-        return PrivateCells(space, grown.tree, counts, offsets, self.count_scale, offset_scale)
+            offsets = entropy.add_laplace(grown.leaf_offsets(self._reach), self.cell_scales[1])
+        return PrivateCells(space, grown.tree, counts, offsets, *self.cell_scales)
+
+    @property
+    def _reach(self) -> int:
+        """The L1 norm that places in a cell are cut to."""
+        return int(_MEAN_REACH * UNIT) * self.n_dimensions
+
+    @property
+    def cell_scales(self) -> tuple[float, float]:
+        """The noise of a cell's count, and of its places (0 where there are none)."""
+        if self.mean_scale is None:
+            return self.count_scale, 0.0
+        return self.count_scale, refine.scale_for(self.mean_scale, self._reach)
 
 
 def opening_estimate(
@@ -403,8 +416,13 @@ def _sum_noise(
     rho = largest_rho(budget.all_sums, chance) / shape.n_steps
     gaussian = smallest_gaussian_scale(changed**2, rho * (1.0 - 1e-12))
     if gaussian**2 < 2.0 * laplace**2 * n_features:
-        return gaussian, chance
+        return _with_few_digits(gaussian), chance
     return laplace, 0.0
+
+
+def _with_few_digits(scale: float) -> float:
+    """Return a scale rounded up: what was searched for in floats is the same on every machine."""
+    return float(Context(prec=10, rounding=ROUND_CEILING).create_decimal(Decimal(scale)))
 
 
 def _whole(value: float) -> int:
