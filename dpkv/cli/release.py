@@ -169,6 +169,7 @@ def release(
         else:
             _show(done.record, _ledger_line(charging, done.record, repeated), files)
         _warn(done.record)
+        _tell_unused_delta(delta, done.record)
 
 
 @contextlib.contextmanager
@@ -245,6 +246,7 @@ def simulate(
     else:
         _show(done.record, "not touched", files)
     _warn(done.record)
+    _tell_unused_delta(delta, done.record)
 
 
 def _write(done: Release, folder: output.NewFolder, export_synopsis: bool) -> list[Path]:
@@ -278,6 +280,12 @@ def _ledger_line(charging: Charging, record: ReleaseRecord, repeated: bool) -> s
     if account.delta_spent or account.delta_budget:
         line += f"; delta {account.delta_spent:f} of {account.delta_budget:f} spent"
     return line
+
+
+def _tell_unused_delta(asked: float, record: ReleaseRecord) -> None:
+    """Say where a delta that was asked for made nothing better."""
+    if asked > 0 and record.plan.exact_delta == 0:
+        output.note("delta was not used, nor charged: Laplace noise is less here.")
 
 
 def _show(record: ReleaseRecord, ledger: str, files: list[Path]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from support.run import Run, in_process, refusal
+from support.run import Run, dpkv, in_process, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENTS = ROOT / "datasets" / "clinic_patients.csv"
@@ -366,6 +366,9 @@ def test_the_examples_of_help_run(tmp_path: Path) -> None:
     examples = re.findall(r"Example:  (.+)", command.__doc__ or "")
     assert len(examples) >= 3
     shutil.copy(PATIENTS, tmp_path / "patients.csv")
+    asked = ("--k", "3", "--eps", "1", "--bounds=-10,10", "--mechanism", "synopsis")
+    made = dpkv("release", "--data", "patients.csv", *asked, "--export-synopsis", cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for example in examples:
         done = subprocess.run(

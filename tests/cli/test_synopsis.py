@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.run import dpkv
 
@@ -58,7 +59,21 @@ def test_what_goes_with_a_synopsis_and_what_does_not(home: Path) -> None:
         assert words in result.stderr
 
 
+def test_a_delta_that_is_of_no_use_is_not_charged(home: Path) -> None:
+    asked = (*RELEASE, "--eps=1", "--mechanism=synopsis", "--delta=1e-6")
+    done = dpkv(*asked, cwd=home)
+    assert done.returncode == 0, done.stderr
+    assert "The release is 1-differentially private" in done.stdout
+    assert "delta was not used, nor charged" in done.stderr
+    shown = json.loads(dpkv("ledger", "show", "--json", cwd=home).stdout)
+    assert shown["accounts"][0]["delta_spent"] == "0"
+    assert dpkv("verify", "release/release.json", cwd=home).returncode == 0
+
+
 def test_a_budget_has_a_delta_too(home: Path) -> None:
+    """In twenty columns, where Gaussian noise is less than Laplace noise."""
+    wide = np.random.default_rng(0).uniform(-10, 10, (400, 20))
+    np.savetxt(home / "t.csv", wide, delimiter=",", fmt="%.3f")
     asked = (*RELEASE, "--eps=1", "--mechanism=auto", "--delta=1e-6")
     dpkv("ledger", "set-budget", "t.csv", "--eps=5", cwd=home)
     refused = dpkv(*asked, cwd=home)

@@ -19,15 +19,17 @@ from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import BoxGrid, Grid
 from dpkv.mechanisms import Neighbours, Synopsis, calibrated, choose, describe, from_description
 from dpkv.mechanisms.synopsis import refine
-from dpkv.mechanisms.synopsis.cells import PrivateCells, weighted_points
+from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints, weighted_points
 from dpkv.mechanisms.synopsis.certificate import TreeTest, calibrated_test
 from dpkv.mechanisms.synopsis.passes import UNIT
 from dpkv.mechanisms.synopsis.projection import public_map
 from dpkv.mechanisms.synopsis.settings import layout
 from dpkv.mechanisms.synopsis.tree import GrownTree, grow, tree_from_splits
 from dpkv.noise import SeededEntropy
+from dpkv.releases.canonical import digest
 from dpkv.releases.synopsis import PrivateSynopsis, parse_synopsis
 from dpkv.releases.verify import failed, verify
+from dpkv.tables.centers import centers_csv
 
 REPLACE, ADD = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 both = pytest.mark.parametrize("neighbours", [REPLACE, ADD])
@@ -532,3 +534,109 @@ def test_auto_has_no_iterations():
         dpkv.simulate(
             clusters(50, 2, 2), k=2, eps=1, bounds=(-1, 1), seed=0, mechanism="auto", iterations=2
         )
+
+
+# -- what a review found ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eps", ["1e-9", "1e-7", "0.001", "1", "1000000"])
+@both
+def test_the_tree_is_calibrated_for_any_eps_by_few_exact_prices(eps, neighbours, monkeypatch):
+    from dpkv.mechanisms.synopsis import certificate
+
+    prices = []
+    exact = certificate._certified.__wrapped__
+    monkeypatch.setattr(
+        certificate, "_certified", lambda *asked: prices.append(asked) or exact(*asked)
+    )
+    certificate.calibrated_test.cache_clear()
+    share = Decimal(eps) * Decimal("0.3")
+    found = calibrated_test(share, decay=2.0, floor=1.0, levels=24, neighbours=neighbours)
+    cost = found.cost(neighbours)
+    assert share * Decimal("0.999999999") < cost <= share
+    assert len(prices) < 30
+
+
+def test_a_grid_on_which_residuals_could_overflow_is_refused():
+    fine = Box((-1.0,) * 20, (1.0,) * 20).grid(30)
+    with pytest.raises(UsageError, match="too fine for exact residuals"):
+        Synopsis.calibrated(Decimal(1), n_clusters=2, grid=fine, neighbours=REPLACE)
+
+
+def released(tmp_path, **options):
+    return dpkv.release(
+        clusters(200, 2, 2), k=2, eps=1, bounds=(-1, 1), mechanism="synopsis",
+        release_id="mine", workspace=tmp_path / "w", **options,
+    )  # fmt: skip
+
+
+def test_a_forged_record_is_held_against_the_ledgers_note(tmp_path):
+    done = released(tmp_path)
+    workspace = tmp_path / "w"
+    assert not failed(verify(done.record, workspace=workspace))
+    (workspace / "releases" / "mine.json").unlink()
+    points = ((1, 2), (3, 4))
+    grid, domain = Box((-1.0, -1.0), (1.0, 1.0)).grid(), Box((-1.0, -1.0), (1.0, 1.0))
+    values = domain.clip(grid.restore(np.asarray(points)))
+    text = centers_csv(done.record.columns, values)
+    forged = done.record.model_copy(
+        update={
+            "grid_centers": points,
+            "centers": tuple(map(tuple, values.tolist())),
+            "centers_digest": digest(text),
+        }
+    )
+    wrong = failed(verify(forged, workspace=workspace))
+    assert [check.name for check in wrong] == ["ledger"]
+    assert "another record" in wrong[0].detail
+
+
+def test_runs_that_did_not_finish_leave_no_second_synopsis(tmp_path, monkeypatch):
+    from dpkv.releases import produce
+
+    def stop(*_arguments):
+        raise KeyboardInterrupt
+
+    for _ in range(3):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(produce, "keep_first", stop)
+            released(tmp_path)
+    folder = tmp_path / "w" / "releases"
+    assert len(list(folder.glob("mine.synopsis-*.json"))) == 3
+    done = released(tmp_path)
+    (kept,) = folder.glob("mine.synopsis-*.json")
+    assert done.record.synopsis_digest[:16] in kept.name
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("count_scale", 1e-9),
+        ("offset_scale", -5.0),
+        ("visibility", "curator-only"),
+        ("grid_bits", 12),
+    ],
+)
+def test_a_synopsis_that_misstates_its_noise_does_not_check_out(done, field, value):
+    fields = json.loads(done.synopsis.to_json())
+    fields[field] = value
+    text = json.dumps(fields)
+    record = done.record.model_copy(update={"synopsis_digest": digest(text)})
+    assert "synopsis" in [check.name for check in failed(verify(record, synopsis_text=text))]
+
+
+def test_many_centers_make_fewer_restarts_and_swaps(monkeypatch):
+    from dpkv.mechanisms.synopsis import clustering
+
+    seedings, swaps = [], []
+    plain, swapped = clustering.kvariates, clustering._swapped
+    monkeypatch.setattr(
+        clustering, "kvariates", lambda *a, **o: seedings.append(1) or plain(*a, **o)
+    )
+    monkeypatch.setattr(clustering, "_swapped", lambda *a: swaps.append(1) or swapped(*a))
+    monkeypatch.setattr(clustering, "_RESTART_WORK", 40 * 90 * 3)
+    monkeypatch.setattr(clustering, "_SWAP_WORK", 30 * 3 * 5)
+    points = clusters(30, 2, 3)
+    found = WeightedPoints(points, np.ones(30), np.zeros(30))
+    clustering.cluster(found, 3, np.random.default_rng(0))
+    assert (len(seedings), len(swaps)) == (3, 5)
