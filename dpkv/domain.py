@@ -118,7 +118,7 @@ class Domain(ABC):
             raise DomainError(f"domain record lacks or mistakes the field {missing}.") from None
         except DomainError:
             raise
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise DomainError("domain record has a field of the wrong type.") from None
 
     def _check_columns(self, values: Floats) -> None:

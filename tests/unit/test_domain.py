@@ -336,3 +336,11 @@ def test_the_l1_ball_holds_what_it_clipped_exactly(dtype, center):
 def test_a_damaged_domain_record_is_a_domain_error(fields):
     with pytest.raises(DomainError):
         Domain.from_dict(fields)
+
+
+@pytest.mark.parametrize("kind", ["box", "l1-ball"])
+def test_a_record_of_a_domain_with_an_endless_number_is_refused(kind):
+    made = Box((0.0,), (1.0,)) if kind == "box" else L1Ball((0.0,), 1.0)
+    fields = made.to_dict() | {"lower": [-(10**400)], "center": [10**400]}
+    with pytest.raises(DomainError, match="wrong type"):
+        Domain.from_dict(fields)
