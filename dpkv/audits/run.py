@@ -261,7 +261,7 @@ def _verdict(
     # Parts of a synopsis are audited at an eps of their own, which is no bound of this claim.
     here = [bound for bound in own if bound.claimed_eps == float(job.eps)]
     bounds += [(bound.lower_bound, bound.method) for bound in here]
-    largest, method = max(bounds, default=(0.0, "none"))
+    largest, method = max(bounds, default=(0.0, _of_parts(own)))
     reasons = [
         f"k = {loss.k}: an output is e^{lower(loss.loss)} times likelier under a neighbour"
         for loss in worst
@@ -292,6 +292,17 @@ def _verdict(
         lower_bound_method=method,
         claimed_eps=float(job.eps),
         utility=_utility_headline(rows),
+    )
+
+
+def _of_parts(bounds: list[SampledBound]) -> str:
+    """Say what runs of parts showed, where nothing bounds the whole."""
+    if not bounds:
+        return "nothing was tried"
+    most = max(bounds, key=lambda bound: bound.lower_bound / bound.claimed_eps)
+    return (
+        f"runs of its parts alone; with all of eps = {most.claimed_eps:g} one of them showed "
+        f"{lower(most.lower_bound)}"
     )
 
 

@@ -268,6 +268,6 @@ def _show(result: Audit, folder: Path) -> None:
 def _shown(verdict: Verdict) -> str:
     from dpkv.audits.report.numbers import lower
 
-    if verdict.lower_bound_method == "none":
-        return "no lower bound of the whole; the report has those of its parts"
+    if verdict.lower_bound == 0:
+        return f"no loss of the whole ({verdict.lower_bound_method})"
     return f"eps >= {lower(verdict.lower_bound)} ({verdict.lower_bound_method})"

@@ -167,7 +167,9 @@ def _gauge(verdict: Verdict) -> Gauge:
         bound_place=bound_place,
         claimed_place=claimed_place,
         method=verdict.lower_bound_method,
-        sentence=f"A privacy loss of {bound} was exhibited; {_meaning(verdict, claimed)}.",
+        sentence=f"A privacy loss of {bound} was exhibited; {_meaning(verdict, claimed)}."
+        if verdict.lower_bound > 0
+        else "No privacy loss of the whole was exhibited.",
     )
 
 
