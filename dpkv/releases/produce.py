@@ -153,9 +153,10 @@ def carry_out(
         end_to_end=plan.end_to_end,
         plan_digest=plan.digest,
     )
+    noted = ledger.kept(name) is not None  # before looking: whoever notes a release has kept it
     kept = stored_record(ledger.workspace, name)
     if kept is None:
-        if ledger.kept(name) is not None:
+        if noted:
             raise UsageError(
                 f"release {name!r} was made before, and its file is gone from the workspace: "
                 "restore it from a backup, or take a new id."
