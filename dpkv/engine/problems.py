@@ -20,16 +20,6 @@ from dpkv.seeding.bounds import private_bound, protected_bound
 from dpkv.seeding.potentials import LloydResult
 from dpkv.seeding.trials import Found, Progress, Trials
 
-PEER_ALGORITHMS = {
-    "dk-protected": "protected dk-means++",
-    "dk-private": "private dk-means++",
-    "kmeans-parallel": "k-means||",
-    "coreset": "k-means++ on a distributed coreset",
-    "kmeans++": "k-means++ of a divided table",
-    "forgy": "uniform records of a divided table",
-}
-"""What runs over shards. The last two run on a table in one piece as well."""
-
 
 @dataclass(frozen=True, eq=False)
 class PeerProblem:

@@ -25,13 +25,6 @@ from dpkv.seeding.streaming import (
 from dpkv.seeding.trials import Found, Progress, Trials
 from dpkv.streams import Stream
 
-STREAM_ALGORITHMS = {
-    "sk": "sk-means++",
-    "ok": "ok-means++",
-    "kmeans-sharp": "k-means# on blocks",
-    "online-kmeans": "on-line k-means of Liberty, Sriharsha and Sviridenko",
-}
-"""What runs over a stream in one pass."""
 _SAMPLED = 5000
 
 
