@@ -22,9 +22,9 @@ import numpy as np
 
 import dpkv
 from dpkv.calibration.calibrator import collapsed
-from dpkv.calibration.loops import spatial_blocks
-from dpkv.calibration.randomized import Draws, estimate, random_neighbourhoods
-from dpkv.calibration.spread import certified_remaining
+from dpkv.paper.loops import spatial_blocks
+from dpkv.paper.randomized import Draws, estimate, random_neighbourhoods
+from dpkv.paper.spread import certified_remaining
 
 N_RECORDS, N_DRAWS, K_RANDOM, K_CERTIFIED = 169_308, 5000, 4, 8
 NUMPY_SHARE = 25  # the numpy loop is timed on one draw in this many

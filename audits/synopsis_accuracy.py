@@ -39,6 +39,7 @@ from dpkv.mechanisms import Neighbours, calibrated
 from dpkv.mechanisms.synopsis import WeightedPoints
 from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.noise import SeededEntropy
+from dpkv.records import run_on_points
 from dpkv.seeding import estimate_optimum, kmeans_plusplus, lloyd, potential
 
 OUT = Path(__file__).with_suffix(".json")
@@ -136,7 +137,7 @@ def released(
         delta=Decimal(delta),
     )
     points = grid.quantise(values).astype(np.int32)
-    return grid.restore(grid.clip(mechanism.run(points, SeededEntropy(seed))))
+    return grid.restore(grid.clip(run_on_points(mechanism, points, SeededEntropy(seed)).centers))
 
 
 def synopsis(relation: Neighbours, delta: str = "0") -> Callable[..., np.ndarray]:

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import dpkv
-from dpkv.datasets.clinic import COLUMNS, clinic_patients
-from dpkv.datasets.families import mixture
+from dpkv.paper.datasets.clinic import COLUMNS, clinic_patients
+from dpkv.paper.datasets.families import mixture
 
 
 def command(line: str) -> str:

@@ -18,10 +18,11 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from dpkv import kernels
-from dpkv.errors import DomainError
+from dpkv.errors import DomainError, shown
 from dpkv.grid import GRID_BITS, Grid, box_grid, l1_ball_grid, onto_l1_ball
 from dpkv.kernels import Float64s, Floats
 
+_SHOWN = 12
 Source = Literal["given", "private", "data"]
 Bounds = Sequence[float] | Sequence[Sequence[float]] | Mapping[str, Any]
 
@@ -115,7 +116,8 @@ class Domain(ABC):
         try:
             return kinds[fields["kind"]]._from_fields(fields)
         except KeyError as missing:
-            raise DomainError(f"domain record lacks or mistakes the field {missing}.") from None
+            field = shown(missing.args[0])
+            raise DomainError(f"domain record lacks or mistakes the field {field}.") from None
         except DomainError:
             raise
         except (TypeError, ValueError, OverflowError):
@@ -142,6 +144,8 @@ class Box(Domain):
         object.__setattr__(self, "lower", tuple(float(x) for x in self.lower))
         object.__setattr__(self, "upper", tuple(float(x) for x in self.upper))
         _check_source(self.source)
+        if not isinstance(self.scaled, (bool, np.bool_)):
+            raise DomainError(f"scaled must be True or False. Got {shown(self.scaled)} instead.")
         if len(self.lower) != len(self.upper) or not self.lower:
             raise DomainError(
                 f"bounds must have as many lows as highs, and at least one. "
@@ -337,7 +341,9 @@ def _upward(length: float, n_terms: int) -> float:
 
 def _check_source(source: str) -> None:
     if source not in ("given", "private", "data"):
-        raise DomainError(f"source must be 'given', 'private' or 'data'. Got {source!r} instead.")
+        raise DomainError(
+            f"source must be 'given', 'private' or 'data'. Got {shown(source)} instead."
+        )
 
 
 def _check_extent(column: int, low: float, high: float) -> None:
@@ -380,8 +386,10 @@ def _from_mapping(
         return Box(tuple(lower), tuple(upper), scaled=scaled, source=source)
     if columns is None:
         raise DomainError("bounds by column name need a table with column names.")
-    missing = [name for name in columns if name not in bounds]
-    raise DomainError("bounds must name every column used. Missing: " + ", ".join(missing))
+    missing = [str(place) for place, name in enumerate(columns, start=1) if name not in bounds]
+    # By number: a name that was read from a table may be a record's cell.
+    shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+    raise DomainError(f"bounds must name every column used. Got none for number {shown} of them.")
 
 
 def _by_name(

@@ -3,11 +3,13 @@
     DpkvError                  exit code 1
     ├── UserInterruptError     exit code 130: Ctrl-C
     ├── EngineError            exit code 1: a node or a cluster that does not answer, or cannot
+    ├── PlanError              exit code 1: a mechanism that asks what it did not plan and price
     ├── VerificationError      exit code 3: a record, or a ledger, that does not check out
     ├── BudgetError            exit code 4: the privacy budget has not enough left
     └── UsageError             exit code 2: the caller can mend it
         ├── ParameterError     a parameter is outside its allowed values
         ├── DomainError        bounds that do not describe a domain
+        ├── BoundsNotFoundError  private bounds that the noise hides; their share is spent
         ├── TableError         a table that cannot be read as numbers
         ├── DatasetError       a data set of the paper that is not here, or not what it should be
         └── LedgerError        the ledger is foreign, read-only, full, locked, or
@@ -20,6 +22,11 @@ It never shows the value of a record.
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import PurePath
+
+_MOST_SHOWN = 200
+
+_SHOWN_COLUMNS = 8
 
 
 class DpkvError(Exception):
@@ -36,6 +43,10 @@ class UserInterruptError(DpkvError):
 
 class EngineError(DpkvError):
     """A node, or the cluster that nodes run on, does not answer or cannot do its part."""
+
+
+class PlanError(DpkvError):
+    """A mechanism asked the records something that its plan has not, or has at another price."""
 
 
 class VerificationError(DpkvError):
@@ -82,12 +93,40 @@ class ParameterError(UsageError):
     def __init__(self, parameter: str, must: str, got: object, advice: str = "") -> None:
         self.parameter = parameter
         self.got = got.item() if hasattr(got, "item") and not hasattr(got, "__len__") else got
-        sentence = f"{parameter} must be {must}. Got {self.got!r} instead."
+        sentence = f"{parameter} must be {must}. Got {shown(self.got)} instead."
         super().__init__(f"{sentence} {advice}".rstrip())
+
+
+def shown(got: object) -> str:
+    """Return what was received, if it is one short value; anything larger may hold records."""
+    if got is None or isinstance(got, (str, bool, int, float, Decimal, PurePath)):
+        try:
+            text = repr(got)
+        except ValueError:  # Python does not spell out a whole number of thousands of digits
+            return "a number of very many digits"
+        if len(text) <= _MOST_SHOWN:
+            return text
+        return f"a {type(got).__name__} of {len(text)} characters"
+    return f"something of type {type(got).__name__}"
 
 
 class DomainError(UsageError):
     """Bounds that do not describe a domain."""
+
+
+class BoundsNotFoundError(UsageError):
+    """No bin of some column stood out of the noise: there are no private bounds to release in."""
+
+    def __init__(self, columns: tuple[str, ...], share: Decimal, fate: str) -> None:
+        self.columns = columns
+        shown = ", ".join(columns[:_SHOWN_COLUMNS])
+        if len(columns) > _SHOWN_COLUMNS:
+            shown += f" and {len(columns) - _SHOWN_COLUMNS} more"
+        super().__init__(
+            f"no private bounds were found in {shown}, where no bin stands out of the noise. Their "
+            f"share of eps, {share:f}, {fate}, and nothing more: give public bounds, or try a "
+            "larger eps, a larger share for bounds or fewer columns, under a new id."
+        )
 
 
 class TableError(UsageError):

@@ -8,6 +8,7 @@ labels of any records, the training ones included, are ``predict``'s, for the cu
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +24,7 @@ from sklearn.base import (
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpkv import kernels
-from dpkv.calibration.amplified import DEFAULT_GAMMA
+from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.kernels import Floats
 from dpkv.releases.api import AnyBounds, release
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
@@ -31,6 +32,10 @@ from dpkv.releases.record import ReleaseRecord
 from dpkv.tables.naming import default_names
 
 _DTYPES = [np.float64, np.float32]
+_SHOWN_ARRAY = re.compile(
+    r"(instead:\n)array=.*\n(?=Reshape)|(?<=Complex data not supported)\n.*|(?<=got scalar )`.*`",
+    re.DOTALL,
+)
 
 
 class KVariates(
@@ -56,6 +61,8 @@ class KVariates(
     delta : the chance with which the promise may fail, for mechanisms with Gaussian noise.
     bounds_share : the share of epsilon for private bounds.
     scaled : scale a box of bounds to the unit cube while the centers are found.
+    invalid : rows with a cell that is no number, such as NaN or text: "refuse" them in ``fit``, or
+        move each to the "center" of the bounds.
     workspace : the folder of the ledger that is charged; None charges nobody.
     dataset : the name of the data set whose budget is charged. Give one where several fits concern
         the same people (cross-validation, parts of a table): without it every array has its own.
@@ -81,6 +88,7 @@ class KVariates(
         delta: float | str | Decimal = 0,
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
+        invalid: str = "refuse",
         workspace: str | Path | None = ".dpkv",
         dataset: str | None = None,
     ) -> None:
@@ -94,12 +102,16 @@ class KVariates(
         self.delta = delta
         self.bounds_share = bounds_share
         self.scaled = scaled
+        self.invalid = invalid
         self.workspace = workspace
         self.dataset = dataset
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002, N803
         """Release centers of ``X``. Spends ``epsilon``."""
-        records = validate_data(self, X, dtype=_DTYPES, order="C")
+        any_cell = self.invalid == "center"
+        records = self._checked(
+            X, dtype=None if any_cell else _DTYPES, ensure_all_finite=not any_cell
+        )
         names = getattr(self, "feature_names_in_", default_names(records.shape[1]))
         done = release(
             records,
@@ -113,6 +125,7 @@ class KVariates(
             delta=self.delta,
             bounds_share=self.bounds_share,
             scaled=self.scaled,
+            invalid=self.invalid,
             workspace=self.workspace,
             dataset=self.dataset,
             columns=tuple(map(str, names)),
@@ -138,7 +151,16 @@ class KVariates(
 
     def _records(self, X: ArrayLike) -> Floats:  # noqa: N803
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=_DTYPES, order="C", reset=False))
+        return np.asarray(self._checked(X, dtype=_DTYPES, reset=False))
+
+    def _checked(self, X: ArrayLike, **options: Any) -> Any:  # noqa: N803
+        """Return what scikit-learn makes of ``X``; its refusals must not quote a record."""
+        try:
+            return validate_data(self, X, order="C", **options)
+        except (TypeError, ValueError) as error:
+            sentence = _without_records(str(error))
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(sentence)
 
     @property
     def _n_features_out(self) -> int:
@@ -147,6 +169,14 @@ class KVariates(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.invalid == "center"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.non_deterministic = True
         return tags
+
+
+def _without_records(sentence: str) -> str:
+    """Return scikit-learn's or numpy's sentence without the array or the cell that it shows."""
+    if sentence.startswith("could not convert"):
+        return "X must be numeric: drop or encode the other columns."
+    return _SHOWN_ARRAY.sub(lambda found: found.group(1) or "", sentence)

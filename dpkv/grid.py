@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.errors import DomainError
+from dpkv.errors import DomainError, shown
 from dpkv.kernels import Float64s, Floats
 
 GRID_BITS = 16
@@ -258,6 +258,6 @@ def l1_ball_grid(center: tuple[float, ...], radius: float, *, bits: int) -> L1Ba
 def _checked(bits: int) -> int:
     if not FEWEST_BITS <= bits <= MOST_BITS:
         raise DomainError(
-            f"grid bits must be between {FEWEST_BITS} and {MOST_BITS}. Got {bits} instead."
+            f"grid bits must be between {FEWEST_BITS} and {MOST_BITS}. Got {shown(bits)} instead."
         )
     return bits

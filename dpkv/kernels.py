@@ -328,16 +328,20 @@ def clusters(
     return sums.sum(axis=0), masses.sum(axis=0), float(potentials.sum())
 
 
-def integer_clusters(points: Integers, centers: Integers) -> tuple[Integers, Integers]:
-    """Return the sum of the points of each cluster and their count, exactly.
+def integer_clusters(
+    points: Integers, centers: Integers, weights: Indices | None = None
+) -> tuple[Integers, Integers]:
+    """Return the weighted sum of the points of each cluster and their weight, exactly.
 
-    No sum can leave int64 while there are at most 2^63 / max|coordinate| points.
+    No weights, or none at all, means that all are one. No sum can leave int64 while all weights
+    together are at most 2^63 / max|coordinate|.
     """
     parts = 16
     sums = np.zeros((parts, *centers.shape), np.int64)
     counts, potentials = np.zeros((parts, len(centers)), np.int64), np.zeros(parts)
     by_feature = np.ascontiguousarray(centers.T, dtype=np.int64)
-    arrays = (points, by_feature, np.empty(0, np.int64), sums, counts, potentials)
+    heavy = np.empty(0, np.int64) if weights is None else weights
+    arrays = (points, by_feature, heavy, sums, counts, potentials)
     over_blocks(_clusters, parts, points.size * len(centers), *arrays, parts)
     return sums.sum(axis=0), counts.sum(axis=0)
 

@@ -14,8 +14,6 @@ import hashlib
 from fractions import Fraction
 from itertools import count
 
-import numpy as np
-
 SECRET_BYTES = 32
 _BLOCK_BYTES = 64
 
@@ -98,6 +96,6 @@ class KeyedEntropy:
             place += 1
         return place % 2 == 1
 
-    def generator(self) -> np.random.Generator:
-        """Return a numpy Generator for steps whose probabilities no privacy proof relies on."""
-        return np.random.default_rng(self._take(256))
+    def coins(self) -> int:
+        """Return the seed of a generator for steps whose probabilities no proof relies on."""
+        return self._take(256)

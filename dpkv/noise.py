@@ -22,6 +22,7 @@ from dpkv.validation import whole_number
 
 Int64s = NDArray[np.int64]
 
+_COIN_BITS = 128
 _FARTHEST = 2**62  # noise beyond it is cut: no difference from a point of a grid can overflow
 _LARGEST_SEEDED_SCALE = 1e300
 _LARGEST_SEEDED_SPREAD = 2.0**80  # all but a millionth of that is cut, as of any larger one
@@ -40,8 +41,8 @@ class Entropy(Protocol):
     def add_gaussian(self, values: Int64s, scale: float) -> Int64s:
         """Return the values plus discrete Gaussian noise, P(z) ~ exp(-z^2 / (2 scale^2))."""
 
-    def generator(self) -> np.random.Generator:
-        """Return a numpy Generator for steps whose probabilities no privacy proof relies on."""
+    def coins(self) -> int:
+        """Return the seed of a generator for steps whose probabilities no proof relies on."""
 
 
 class OperatingSystemEntropy:
@@ -61,9 +62,9 @@ class OperatingSystemEntropy:
         noisy = _opendp_gaussian(scale)(values.reshape(-1).tolist())
         return _cut(np.asarray(noisy, dtype=np.int64)).reshape(values.shape)
 
-    def generator(self) -> np.random.Generator:
-        """Return a numpy Generator seeded by the operating system."""
-        return np.random.default_rng()
+    def coins(self) -> int:
+        """Return the operating system's coins, which nobody can choose."""
+        return secrets.randbits(_COIN_BITS)
 
 
 class SeededEntropy:
@@ -118,13 +119,15 @@ class SeededEntropy:
             waiting = waiting[~kept]
         return _cut(values + noise.reshape(values.shape))
 
-    def generator(self) -> np.random.Generator:
-        """Return the seeded numpy Generator."""
-        return self._rng
+    def coins(self) -> int:
+        """Return coins that the seed decides."""
+        return int.from_bytes(self._rng.bytes(_COIN_BITS // 8))
 
 
 def smallest_scale(sensitivity: int, eps: float) -> float:
     """Return the least float b with sensitivity / b <= eps, both compared exactly."""
+    if not eps >= 0:
+        raise ParameterError("eps", "greater than 0", eps)
     if sensitivity == 0:
         return 0.0
     try:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from dpkv.errors import TableError
 from dpkv.kernels import Float64s, Floats
-from dpkv.validation import as_records
+from dpkv.validation import as_records, lenient_numbers
 
 CHUNK_ROWS = 1 << 15
 """Most records in a chunk."""
@@ -82,12 +82,15 @@ class IteratorStream:
             raise TableError(f"{self.name} has no rows: it must hold at least one record.")
 
 
-def gathered(items: Iterable[ArrayLike]) -> Iterator[Float64s]:
-    """Yield chunks of fresh rows from an iterable of rows, of matrices, or of both."""
+def gathered(items: Iterable[ArrayLike], *, lenient: bool = False) -> Iterator[Float64s]:
+    """Yield chunks of fresh rows from an iterable of rows, of matrices, or of both.
+
+    ``lenient`` takes what is no number for a missing one.
+    """
     waiting: list[Float64s] = []
     n_waiting, width = 0, None
     for item in items:
-        block = _as_block(item, width)
+        block = _as_block(item, width, lenient=lenient)
         width = block.shape[1]
         for start in range(0, len(block), CHUNK_ROWS):
             piece = block[start : start + CHUNK_ROWS]
@@ -100,9 +103,11 @@ def gathered(items: Iterable[ArrayLike]) -> Iterator[Float64s]:
         yield np.concatenate(waiting)
 
 
-def _as_block(item: ArrayLike, width: int | None) -> Float64s:
+def _as_block(item: ArrayLike, width: int | None, *, lenient: bool) -> Float64s:
     try:
         array = np.atleast_1d(np.asarray(item))
+        if lenient:
+            array = lenient_numbers(array)
         if array.dtype.kind not in "iufbO":
             raise TypeError
         with np.errstate(over="ignore"):
@@ -122,7 +127,7 @@ def _as_block(item: ArrayLike, width: int | None) -> Float64s:
 def peeked(items: Iterator[ArrayLike]) -> tuple[int, Iterator[ArrayLike]]:
     """Return how wide the rows are, and the items from the first one on."""
     for item in items:
-        return _as_block(item, None).shape[1], chain([item], items)
+        return _as_block(item, None, lenient=True).shape[1], chain([item], items)
     raise TableError("the stream has no rows: it must hold at least one record.")
 
 

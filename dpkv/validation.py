@@ -24,6 +24,15 @@ LARGEST_TOTAL_WEIGHT = 1e200
 """Beyond it a weighted sum of squares could overflow."""
 
 
+MOST_CENTERS, MOST_ITERATIONS = 100_000, 1_000
+"""Refused beyond, where a release would be charged and then not end."""
+MOST_RECORDS = 2**53
+"""Refused beyond: no table has so many, and arithmetic on longer numbers takes for ever."""
+LARGEST_WHOLE = 2**62
+"""Of any other whole number of a description: noise is cut there, and int64 holds its sums."""
+_MOST_DIGITS = 100
+
+
 LARGEST_EPS = 1_000_000
 """Beyond it a privacy parameter promises nothing, and a ledger's sums could overflow."""
 SMALLEST_EPS = Decimal("0.000000001")
@@ -32,14 +41,18 @@ SMALLEST_DELTA = Decimal("1e-18")
 """The ledger's unit of delta."""
 
 
-def whole_number(name: str, value: SupportsIndex, *, at_least: int) -> int:
-    """Return ``value`` as an int of at least ``at_least``."""
+def whole_number(
+    name: str, value: SupportsIndex, *, at_least: int, at_most: int | None = None
+) -> int:
+    """Return ``value`` as an int of at least ``at_least``, and at most ``at_most``."""
     try:
         number = operator.index(value)
     except TypeError:
         raise ParameterError(name, "a whole number", value) from None
     if isinstance(value, bool) or number < at_least:
         raise ParameterError(name, f"a whole number of at least {at_least}", value)
+    if at_most is not None and number > at_most:
+        raise ParameterError(name, f"at most {at_most}", value)
     return number
 
 
@@ -79,10 +92,7 @@ def exact_eps(name: str, value: float | str | Decimal) -> Decimal:
 
     A float stands for the shortest decimal that rounds to it.
     """
-    try:
-        number = value if isinstance(value, Decimal) else Decimal(str(value).strip())
-    except InvalidOperation:
-        raise ParameterError(name, "a number", value) from None
+    number = _short_decimal(name, value)
     if isinstance(value, bool) or not (number.is_finite() and 0 < number <= LARGEST_EPS):
         raise ParameterError(name, f"greater than 0 and at most {LARGEST_EPS}", value)
     if number < SMALLEST_EPS:
@@ -92,14 +102,23 @@ def exact_eps(name: str, value: float | str | Decimal) -> Decimal:
 
 def exact_delta(name: str, value: float | str | Decimal) -> Decimal:
     """Return a delta as the decimal number a person wrote: 0, or a number well below 1."""
-    try:
-        number = value if isinstance(value, Decimal) else Decimal(str(value).strip())
-    except InvalidOperation:
-        raise ParameterError(name, "a number", value) from None
+    number = _short_decimal(name, value)
     if isinstance(value, bool) or not (number.is_finite() and 0 <= number < 1):
         raise ParameterError(name, "at least 0 and below 1", value)
     if 0 < number < SMALLEST_DELTA:
         raise ParameterError(name, f"0 or at least {SMALLEST_DELTA}, the ledger's unit", value)
+    return number
+
+
+def _short_decimal(name: str, value: float | str | Decimal) -> Decimal:
+    """Return a decimal number that can be written down without an exponent in a line."""
+    try:
+        number = value if isinstance(value, Decimal) else Decimal(str(value).strip())
+    except InvalidOperation:
+        raise ParameterError(name, "a number", value) from None
+    _, digits, exponent = number.as_tuple()
+    if isinstance(exponent, int) and (len(digits) > _MOST_DIGITS or -exponent > _MOST_DIGITS):
+        raise ParameterError(name, f"a number of at most {_MOST_DIGITS} digits", value)
     return number
 
 
@@ -115,21 +134,16 @@ def printable_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ParameterError(name, "a list of names", values)
     names = tuple(values)
-    for text in names:
+    for place, text in enumerate(names, start=1):
         if not isinstance(text, str) or not text.isprintable():
-            raise ParameterError(name, "printable names", text)
+            # What stands there instead of a name may be a column of the table, so it is not shown.
+            raise ParameterError(name, "printable names", f"number {place}, which is not")
     return names
-
-
-def float_below(value: Decimal) -> float:
-    """Return the largest float that is not above a positive ``value``."""
-    number = float(value)
-    return number if Decimal(number) <= value else math.nextafter(number, 0.0)
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
     """Return ``value`` when it is among ``allowed``."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ParameterError(name, "one of " + ", ".join(repr(a) for a in allowed), value)
     return value
 
@@ -140,6 +154,46 @@ def cluster_count(n_clusters: SupportsIndex, n_records: int, name: str = "n_clus
     if k > n_records:
         raise ParameterError(name, f"at most the number of records, {n_records}", k)
     return k
+
+
+def usable_numbers(values: Records) -> NDArray[np.bool_]:
+    """Tell which numbers a record may hold: not NaN, not infinite, not beyond ±2^53."""
+    return np.asarray(np.abs(values) <= LARGEST_MAGNITUDE)
+
+
+def fill_unusable(values: Records, fill: NDArray[np.float64]) -> int:
+    """Replace every row with an unusable number by ``fill``; return how many there were."""
+    rows = ~usable_numbers(values).all(axis=1)
+    values[rows] = fill
+    return int(rows.sum())
+
+
+def as_numbers(data: ArrayLike) -> NDArray[np.float64]:
+    """Return ``data`` as a new float64 matrix; a cell that is no number, such as text, is NaN.
+
+    Every cell becomes what it becomes by itself: one text among numbers makes numpy hold all of
+    them as objects or as text, and that must not change the others.
+    """
+    numbers = np.array(_as_matrix(data, lenient=True), dtype=np.float64, order="C")
+    numbers[np.isnan(numbers)] = np.nan  # one NaN for all, so that the same data have one digest
+    return numbers
+
+
+def lenient_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return an array of numbers, objects or text as float64, with NaN for what is no number."""
+    if array.dtype.kind in "iufb":
+        with np.errstate(over="ignore"):
+            return array.astype(np.float64)
+    if array.dtype.kind not in "OUST":
+        raise TypeError
+    return np.asarray(np.frompyfunc(_number, 1, 1)(array.astype(object)), dtype=np.float64)
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def as_records(data: ArrayLike) -> Records:
@@ -156,9 +210,13 @@ def as_records(data: ArrayLike) -> Records:
     return array
 
 
-def _as_matrix(data: ArrayLike) -> Records:
+def _as_matrix(data: ArrayLike, *, lenient: bool = False) -> Records:
     try:
+        if lenient and np.ma.isMaskedArray(data):
+            data = np.ma.filled(data.astype(object), None)
         array = np.ma.filled(data, np.nan) if np.ma.isMaskedArray(data) else np.asarray(data)
+        if lenient:
+            array = lenient_numbers(array)
         if array.dtype not in (np.float32, np.float64):
             if array.dtype.kind not in "iufbO":
                 raise TypeError
@@ -190,7 +248,9 @@ def as_weights(name: str, weight: ArrayLike | None, n_records: int) -> NDArray[n
     except (TypeError, ValueError):
         raise ParameterError(name, "numeric, one number a record", type(weight).__name__) from None
     if array.shape != (n_records,):
-        raise ParameterError(name, f"one number a record, shape ({n_records},)", array.shape)
+        raise ParameterError(
+            name, f"one number a record, shape ({n_records},)", f"shape {array.shape}"
+        )
     with np.errstate(over="ignore"):
         total = array.sum()
     if not (array >= 0).all() or not 0 < total <= LARGEST_TOTAL_WEIGHT:

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
-import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpkv.errors import UsageError
 
-if TYPE_CHECKING:
-    from dpkv.kernels import Floats
-
-_KEY_BYTES = 32
-_OWN_NAMES = {"keys", "tables", "calibrations", "releases", "audits", "ledger.sqlite"}
-_HASHED_ROWS = 1 << 16
-_HASHED_BYTES = 1 << 20
+RELEASES = "releases"
+"""The folder of a workspace in which releases are kept."""
+_OWN_NAMES = {"keys", "tables", "calibrations", "bounds", RELEASES, "audits", "ledger.sqlite"}
 
 
 def private_folder(workspace: Path, name: str) -> Path:
@@ -72,34 +64,24 @@ def remove_if_empty(workspace: Path, name: str) -> None:
             workspace.rmdir()
 
 
-def array_fingerprint(values: Floats, workspace: Path) -> str:
-    """Return a keyed hash of records: tells the same ones again, and nothing without the key.
+def is_own_file(
+    path: Path, *, writable: bool = False, error: type[UsageError] = UsageError
+) -> bool:
+    """Tell whether a file is there, refusing what is not a plain file of this user's own.
 
-    A plain hash would let anyone test a guess of the whole table. Float32 and float64 arrays of
-    the same numbers are the same.
+    One that others may read is closed to them. ``writable`` ones must be so for their owner.
     """
-    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
-    digest.update(json.dumps(list(values.shape)).encode())
-    for start in range(0, len(values), _HASHED_ROWS):
-        digest.update(values[start : start + _HASHED_ROWS].astype("<f8").tobytes())
-    return digest.hexdigest()
-
-
-def file_fingerprint(path: Path, workspace: Path) -> str:
-    """Return a keyed hash of a file's bytes: the same table whichever of its columns are used."""
-    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
-    with path.open("rb") as file:
-        while block := file.read(_HASHED_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _secret_key(workspace: Path) -> bytes:
-    """Return the workspace's key, made when it is first needed."""
-    path = private_folder(workspace, "keys") / "fingerprint.key"
-    if not path.exists():
-        write_once(path, secrets.token_bytes(_KEY_BYTES))
-    return path.read_bytes()
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            raise error(f"{path} must be a plain file: find out who put it there.")
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            raise error(f"{path} belongs to another user: find out who put it there.")
+        if status.st_mode & 0o077 or (writable and not status.st_mode & stat.S_IWUSR):
+            path.chmod(0o600)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def write_atomically(path: Path, contents: str | bytes) -> None:

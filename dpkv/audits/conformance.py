@@ -20,6 +20,7 @@ from dpkv.domain import Box
 from dpkv.kernels import Float64s
 from dpkv.mechanisms import Algorithm0, KVariates, Neighbours
 from dpkv.noise import Entropy
+from dpkv.records import run_on_points
 from dpkv.seeding.exact import ExactPicker
 
 DEFAULT_LEVEL = 1e-9
@@ -104,7 +105,7 @@ def _centers(entropy: Entropy, runs: int, level: float) -> Conformance:
     points = np.asarray(table, np.int32)[:, np.newaxis]
     counts = np.zeros((4, 4))
     for _ in range(runs):
-        drawn = np.rint(np.asarray(mechanism.run(points, entropy))).astype(np.int64)
+        drawn = np.rint(run_on_points(mechanism, points, entropy).centers).astype(np.int64)
         first, second = grid.clip(drawn)[:, 0]
         counts[first, second] += 1
     expected = _exact_pairs(mechanism, table)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import Any
@@ -22,12 +23,13 @@ from dpkv.mechanisms import (
     Mechanism,
     Neighbours,
     Published,
-    Step,
     Synopsis,
 )
 from dpkv.mechanisms.synopsis import refine
-from dpkv.mechanisms.synopsis.certificate import TreeTest
 from dpkv.noise import Entropy, Int64s, OperatingSystemEntropy
+from dpkv.records.block import Block
+from dpkv.records.questions import Ask, Clusters, NormHistograms, TreeTest
+from dpkv.records.questions.question import Records
 
 _WIDE = 10
 PAPERS_EPS_TILDE = 19.0
@@ -89,43 +91,55 @@ def planted(
     return Fault(name, swapped_split(eps, n_clusters=n_clusters, domain=wide))
 
 
+class _LongestResiduals(NormHistograms):
+    """Asks for histograms by its price, and answers with the longest residual of every cluster."""
+
+    def answer(self, records: Records, entropy: Entropy) -> Integers:  # noqa: ARG002
+        """Return the norms themselves, without noise."""
+        found: Integers = np.max(records.gather(self._longest), axis=0)
+        return found
+
+    def log_probability(self, records: Records, answer: Integers) -> float:
+        """Return what an answer without noise has: certainty, or none."""
+        same = np.array_equal(answer, np.max(records.gather(self._longest), axis=0))
+        return 0.0 if same else -math.inf
+
+    def _longest(self, block: Block) -> Integers:
+        labels = self.clusters.labels(block)
+        norms = np.abs(block.points - self.centers[labels]).sum(axis=1)
+        radii = np.zeros(len(self.centers), np.int64)
+        np.maximum.at(radii, labels, norms)
+        return radii
+
+
 class _DataRadius(Synopsis):
     """Residuals are cut to the longest that there is, and the noise follows it."""
 
-    def lloyd_step(
-        self,
-        points: Integers,
-        labels: Integers,
-        before: refine.Estimate,
-        entropy: Entropy,
-    ) -> refine.Estimate:
+    def lloyd_step(self, ask: Ask, clusters: Clusters, before: refine.Estimate) -> refine.Estimate:
         """Return the centers after a step whose radii no noise hides."""
-        norms = np.abs(points - before.centers[labels]).sum(axis=1)
-        radii = np.zeros(len(before.centers), np.int64)
-        np.maximum.at(radii, labels, norms)
-        return refine.moved_centers(
-            points,
-            labels,
-            before,
-            radii,
-            np.zeros(len(radii)),
-            self.step_noise,
-            self.grid,
-            entropy,
+        nothing, noise = np.empty(0, np.int64), self.step_noise
+        radii = ask(
+            _LongestResiduals(clusters, before.centers, nothing, noise.gaussian, noise.norm_scale)
         )
+        unpulled = np.zeros(len(radii))
+        return refine.moved_centers(ask, clusters, before, radii, unpulled, noise, self.grid)
+
+
+class _NoDecayTest(TreeTest):
+    """Every test has the full count, whatever its depth; the price is that of falling scores."""
+
+    def score_fall(self, tests: int) -> int:  # noqa: ARG002
+        """Return nothing."""
+        return 0
 
 
 class _NoDecay(Synopsis):
-    """Every test has the full count; the price is still that of falling scores."""
+    """A tree whose scores do not fall with depth."""
 
     @property
     def test(self) -> TreeTest:
         """When a cell is split."""
-        return replace(super().test, decay=0)
-
-    def steps(self) -> tuple[Step, ...]:
-        """Return the prices of the sound mechanism."""
-        return Synopsis(**_fields(self)).steps()
+        return _NoDecayTest(self.tree_scale, self.decay, self.floor, self.levels)
 
 
 def _faulty_synopsis(name: str, eps: Decimal, *, n_clusters: int, domain: Domain) -> Synopsis:

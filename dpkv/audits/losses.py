@@ -18,20 +18,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import kernels
+from dpkv.corners import domain_corners
 from dpkv.errors import UsageError
-from dpkv.grid import Grid, L1BallGrid
+from dpkv.grid import Grid
 from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0
 
 LARGEST_LOG_RATIO = 650
 """Beyond it a likelihood would underflow; such an eps promises nothing anyway."""
-_MOST_CORNERS = 6  # columns; beyond it only some of the 2^d corners are tried
 
 
 @kernels.compiled
@@ -211,28 +210,6 @@ def tried_replacements(grid: Grid, output: Integers, n_points: int = 256) -> Int
         uniform = qmc.Halton(grid.n_features, scramble=False).random(missing + 1)[1:]
         fixed = np.concatenate([fixed, grid.spread(uniform)])
     return fixed
-
-
-def domain_corners(grid: Grid) -> Integers:
-    """Return extreme points of the domain; all of them for few columns, else some."""
-    d = grid.n_features
-    if isinstance(grid, L1BallGrid):
-        axes = np.eye(d, dtype=np.int64) * grid.reach
-        return np.concatenate([axes, -axes])
-    if d <= _MOST_CORNERS:
-        cube = np.asarray(list(product((0.0, 1.0), repeat=d)))
-    else:
-        cube = np.concatenate([np.zeros((1, d)), np.ones((1, d)), np.eye(d), 1.0 - np.eye(d)])
-    return grid.spread(cube)
-
-
-def farthest_pair(grid: Grid) -> tuple[Integers, Integers]:
-    """Return two extreme points that are as far apart as the domain allows, in L1 and then L2."""
-    corners = domain_corners(grid)
-    gaps = (corners[:, None, :] - corners[None, :, :]).astype(np.float64)
-    lengths = np.abs(gaps).sum(axis=2), np.sqrt((gaps * gaps).sum(axis=2))
-    start, end = np.unravel_index(int((lengths[0] + 1e-6 * lengths[1]).argmax()), lengths[0].shape)
-    return corners[start], corners[end]
 
 
 def log_ratio_of_tables(

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 
 import numpy as np
 
-from dpkv.audits.losses import exact_losses, farthest_pair, tried_replacements
+from dpkv.audits.losses import exact_losses, tried_replacements
 from dpkv.audits.results import DataLoss, SampledBound, WorstCaseLoss
 from dpkv.audits.sampled import Sampler, features, sample_classifier, sample_likelihood
-from dpkv.audits.synopsis import synopsis_bounds
 from dpkv.audits.witness import Witness, loss_bounds, witness_of
 from dpkv.audits.worst_case import worst_case
+from dpkv.corners import farthest_pair
 from dpkv.domain import Domain
 from dpkv.grid import BoxGrid
 from dpkv.kernels import Float64s, Integers
-from dpkv.mechanisms import Algorithm0, Lloyd, Mechanism, Neighbours, Synopsis
+from dpkv.mechanisms import Algorithm0, Mechanism, Neighbours
+from dpkv.mechanisms.mechanism import AuditPart
 from dpkv.noise import SeededEntropy
+from dpkv.records import ArrayRecords, Curator, run_on_points
 
 SIZES = (50, 2000)
 """Records of the tables that likelihood audits run on: few, and so many that one hardly shows."""
-LLOYD_RECORDS = 200
+TELLING_EPS = Decimal(2)
+"""Parts are audited at this eps at least: there few runs show most. All noise is scaled alike."""
+FEWEST_PART_RUNS = 10_000
 _LOSS_REPLACEMENTS = 32
 
 Calibrator = Callable[[int, int], Mechanism]
@@ -81,7 +85,8 @@ def data_loss(
         of_release = exact_losses(mechanism, points, released, tried).largest
     losses = []
     for child in np.random.SeedSequence(effort.seed).spawn(effort.simulated_losses):
-        output = mechanism.run(points, SeededEntropy(child))  # clamping to a box changes no loss
+        # Clamping to a box changes no loss.
+        output = run_on_points(mechanism, points, SeededEntropy(child)).centers
         tried = tried_replacements(mechanism.grid, output, _LOSS_REPLACEMENTS)
         losses.append(exact_losses(mechanism, points, output, tried).largest)
         progress(len(losses) / effort.simulated_losses)
@@ -116,22 +121,52 @@ def sampled_bounds(
             for size in SIZES
             if size >= n_clusters
         )
-    if isinstance(probe, Synopsis):
-        return synopsis_bounds(
-            probe, eps, runs=effort.classifier_runs, alpha=effort.alpha, seed=effort.seed
-        )
-    # GUPT shows a record most where it is alone; DPLloyd moves a center only for many records.
-    cases = [(1, 1), (n_clusters, n_clusters)]
-    if isinstance(probe, Lloyd):
-        cases = [(LLOYD_RECORDS, 1), (LLOYD_RECORDS, n_clusters)]
+    if probe.audit_parts(1.0):
+        return part_bounds(probe, eps, effort)
     return tuple(
-        _classified(calibrated(size, k), size, eps, effort) for size, k in dict.fromkeys(cases)
+        _classified(calibrated(size, k), size, eps, effort)
+        for size, k in dict.fromkeys(probe.telling_sizes(n_clusters))
     )
+
+
+def part_bounds(mechanism: Mechanism, eps: Decimal, effort: Effort) -> tuple[SampledBound, ...]:
+    """Audit every part of a mechanism by runs, each with all of eps.
+
+    A classifier that sees only the centers sees little where clustering, which is free, hides most
+    of what the parts let through.
+    """
+    found = []
+    claimed = max(eps, TELLING_EPS)
+    for number, part in enumerate(mechanism.audit_parts(float(claimed / eps))):
+        bound = sample_classifier(
+            mechanism.name,
+            mechanism.n_clusters,
+            float(claimed),
+            _part_sampler(part, part.first, [effort.seed, number, 0]),
+            _part_sampler(part, part.second, [effort.seed, number, 1]),
+            runs=max(effort.classifier_runs, FEWEST_PART_RUNS),
+            alpha=effort.alpha,
+            seed=effort.seed,
+            delta=part.mechanism.delta,
+        )
+        method = f"{bound.method}; the {part.name} with all of eps = {claimed:f}"
+        found.append(bound.model_copy(update={"method": method}))
+    return tuple(found)
+
+
+def _part_sampler(part: AuditPart, points: Integers, seed: list[int]) -> Sampler:
+    entropy = SeededEntropy(np.random.SeedSequence(seed))
+    neighbours = part.mechanism.neighbours
+
+    def look() -> list[float]:
+        return part.look(Curator(ArrayRecords(points), entropy, neighbours, part.schedule()))
+
+    return lambda runs: np.asarray([look() for _ in range(runs)])
 
 
 def _classified(mechanism: Mechanism, n_records: int, eps: Decimal, effort: Effort) -> SampledBound:
     """Audit by a classifier: a single record, or one among many, is what shows most."""
-    mechanism = _most_telling(mechanism)
+    mechanism = mechanism.most_telling()
     old, new = worst_tables(mechanism, n_records)
     bound = sample_classifier(
         mechanism.name,
@@ -144,18 +179,6 @@ def _classified(mechanism: Mechanism, n_records: int, eps: Decimal, effort: Effo
         seed=effort.seed,
     )
     return _with_size(bound, n_records)
-
-
-def _most_telling(mechanism: Mechanism) -> Mechanism:
-    """Return DPLloyd with all its eps in one iteration: only the last one's centers are seen."""
-    if not isinstance(mechanism, Lloyd):
-        return mechanism
-    return replace(
-        mechanism,
-        iterations=1,
-        count_scale=mechanism.count_scale / mechanism.iterations,
-        sum_scale=mechanism.sum_scale / mechanism.iterations,
-    )
 
 
 def _algorithm0(mechanism: Mechanism) -> Algorithm0:
@@ -187,7 +210,10 @@ def mechanism_sampler(mechanism: Mechanism, points: Integers, seed: int) -> Samp
     entropy = SeededEntropy(np.random.SeedSequence([seed, 7]))
 
     def sample(runs: int) -> Float64s:
-        outputs = [mechanism.grid.clip(mechanism.run(points, entropy)) for _ in range(runs)]
+        outputs = [
+            mechanism.grid.clip(run_on_points(mechanism, points, entropy).centers)
+            for _ in range(runs)
+        ]
         return features(np.stack(outputs))
 
     return sample

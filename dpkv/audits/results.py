@@ -14,7 +14,7 @@ from pydantic import Field
 
 from dpkv import __version__
 from dpkv.errors import UsageError
-from dpkv.releases.plan import Frozen
+from dpkv.releases.plan import Frozen, added_later
 from dpkv.releases.record import software_versions
 
 
@@ -40,6 +40,20 @@ class Subject(Frozen):
     end_to_end: bool
     ks: tuple[int, ...]
     released_centers: tuple[tuple[float, ...], ...] | None
+    vouched_by: tuple[str, ...] | None = added_later(None)
+    """Who says that the record of the release is what happened; None where there is no release."""
+
+
+NOT_VOUCHED = (
+    "nobody vouches for the record: nothing here shows that its centres came from this mechanism"
+)
+
+
+def vouched_words(names: tuple[str, ...]) -> str:
+    """Return who vouches for a record, in words."""
+    if not names:
+        return "by nobody: no ledger here has it, and no trusted key signed it"
+    return f"by {' and '.join(names)}"
 
 
 class CalibrationRow(Frozen):

@@ -28,19 +28,15 @@ from dpkv.errors import DpkvError, UsageError
 from dpkv.grid import Grid
 from dpkv.kernels import Float64s, Floats, Integers
 from dpkv.mechanisms import (
-    Forgy,
-    Gupt,
-    KVariates,
-    Laplace,
-    Lloyd,
+    MECHANISMS,
     Mechanism,
     Neighbours,
     Published,
-    Synopsis,
     as_neighbours,
     calibrated,
 )
 from dpkv.noise import SeededEntropy
+from dpkv.records import run_on_points
 from dpkv.releases.produce import restored
 from dpkv.seeding import estimate_optimum, kmeans_plusplus, lloyd, potential
 from dpkv.seeding.nearest import row_chunks
@@ -182,7 +178,7 @@ def _place(trace: TracebackType | None) -> str:
 
 def _released(problem: Problem, mechanism: Mechanism, seed: np.random.SeedSequence) -> Float64s:
     """Return what a release would publish: centers clamped to the domain."""
-    drawn = mechanism.run(problem.points, SeededEntropy(seed))
+    drawn = run_on_points(mechanism, problem.points, SeededEntropy(seed)).centers
     return problem.terms.to_working(problem.terms.grid.clip(drawn))
 
 
@@ -333,24 +329,13 @@ OPTIMUM = Contender("optimum", "k-means without privacy, best of restarts", _bes
 """What potentials are divided by; no rival."""
 
 CONTENDERS = (
-    Contender(CERTIFIED, KVariates.title, _by_name),
+    *(Contender(name, kind.title, _by_name, note=kind.note) for name, kind in MECHANISMS.items()),
     Contender(
         PUBLISHED,
         Published.title,
         _published,
         note="its noise depends on the data and no proof covers it: not an equal, for comparison",
     ),
-    Contender(Laplace.name, Laplace.title, _by_name),
-    Contender(Forgy.name, Forgy.title, _by_name),
-    Contender(
-        Gupt.name,
-        Gupt.title,
-        _by_name,
-        note="bounds are known, so all of eps goes to the noise; in the original two thirds of it "
-        "go to estimating ranges",
-    ),
-    Contender(Lloyd.name, Lloyd.title, _by_name),
-    Contender(Synopsis.name, Synopsis.title, _by_name),
     Contender(DIFFPRIVLIB, "diffprivlib's KMeans (DPLloyd, random start)", _diffprivlib),
     Contender(SEEDING, "k-means++ without privacy", _seeded, private=False),
     Contender(

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import numpy as np
 
+from dpkv.accounting.exact import float_above
 from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import Fault, planted
-from dpkv.audits.picked import published_bound_audit
 from dpkv.audits.privacy import Calibrator, Effort, data_loss, sampled_bounds, worst_case_loss
+from dpkv.audits.published_bound import published_bound_audit
 from dpkv.audits.report.numbers import lower
 from dpkv.audits.results import (
+    NOT_VOUCHED,
     Audit,
     CalibrationRow,
     Conformance,
@@ -30,7 +32,6 @@ from dpkv.audits.utility import compare, rivals
 from dpkv.audits.witness import Witness
 from dpkv.calibration import Calibration, calibrate_working
 from dpkv.calibration import Settings as CalibrationSettings
-from dpkv.calibration.amplified import float_above
 from dpkv.domain import Domain
 from dpkv.kernels import Floats, Integers
 from dpkv.mechanisms import (
@@ -63,6 +64,8 @@ class Job:
     plan: Plan
     ks: tuple[int, ...]
     release: ReleaseRecord | None = None
+    vouched_by: tuple[str, ...] = ()
+    """Who vouches for the release's record."""
     seed: int = 0
     quick: bool = False
     runs: int = 30
@@ -284,15 +287,20 @@ def _verdict(
     claim = f"eps = {job.plan.eps} ({job.plan.neighbours.value})"
     return Verdict(
         holds=holds,
-        headline=f"No violation of {claim} was found"
-        if holds
-        else f"The claim {claim} is violated",
+        headline=_not_violated(job, claim) if holds else f"The claim {claim} is violated",
         reasons=tuple(reasons),
         lower_bound=largest,
         lower_bound_method=method,
         claimed_eps=float(job.eps),
         utility=_utility_headline(rows),
     )
+
+
+def _not_violated(job: Job, claim: str) -> str:
+    """Say that nothing was found; and of a record that anybody may have made up, that as well."""
+    found = f"No violation of {claim} was found"
+    unvouched = job.release is not None and not job.vouched_by
+    return f"{found}, but {NOT_VOUCHED}" if unvouched else found
 
 
 def _of_parts(bounds: list[SampledBound]) -> str:
@@ -406,6 +414,7 @@ def _subject(job: Job) -> Subject:
         end_to_end=promise.end_to_end,
         ks=job.ks,
         released_centers=None if job.release is None else job.release.centers,
+        vouched_by=None if job.release is None else job.vouched_by,
     )
 
 

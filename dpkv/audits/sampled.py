@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from dpkv.audits.results import SampledBound
-from dpkv.audits.runs import Pair, log_ratios, many_runs
+from dpkv.audits.vectorised_runs import Pair, log_ratios, many_runs
 from dpkv.audits.worst_case import worst_case
 from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0

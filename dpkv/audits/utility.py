@@ -32,6 +32,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from dpkv import kernels
+from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.audits.results import UtilityRow
 from dpkv.audits.rivals import (
     CERTIFIED,
@@ -51,7 +52,6 @@ from dpkv.audits.rivals import (
     rivals,
     usable_eps_tilde,
 )
-from dpkv.calibration.amplified import DEFAULT_GAMMA
 from dpkv.domain import Domain
 from dpkv.errors import ParameterError
 from dpkv.kernels import Float64s, Floats

@@ -9,25 +9,28 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import FiniteFloat, ValidationError, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
+from dpkv.accounting.exact import float_above, float_below
 from dpkv.audits.intervals import log_probability_bounds
 from dpkv.audits.worst_case import WorstCase
-from dpkv.calibration.amplified import float_above
 from dpkv.domain import Domain
 from dpkv.errors import UsageError
 from dpkv.grid import FEWEST_BITS, GRID_BITS, MOST_BITS, Grid
 from dpkv.mechanisms import Algorithm0, Mechanism, describe, from_description
+from dpkv.releases.parsing import parse
 from dpkv.releases.plan import Frozen
 from dpkv.releases.verify import Check
-from dpkv.validation import float_below
+from dpkv.validation import MOST_RECORDS
 
 _DOWN, _UP = (Context(prec=60, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
 _NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{1,80})?", re.ASCII)
 _FARTHEST = 2**62
+_MOST_OUTPUTS, _MOST_DISTANCES, _MOST_DIFFERENCES = 10_000, 200_000, 4_000_000
+"""What is recomputed of a file; more would take longer than some seconds."""
 _AGREE = 1e-12  # how far, relatively, a stated logarithm may be from its bounds
 
 
@@ -43,7 +46,7 @@ class Witness(Frozen):
     domain: dict[str, Any]
     grid_bits: int = GRID_BITS
     common: tuple[tuple[int, ...], ...]
-    counts: tuple[int, ...]
+    counts: tuple[Annotated[int, Field(ge=0, le=MOST_RECORDS)], ...]
     """How often each of the common points occurs in both tables."""
     old: tuple[int, ...]
     new: tuple[int, ...]
@@ -62,7 +65,7 @@ class Witness(Frozen):
         points = (*self.common, self.old, self.new, *self.output)
         if {len(point) for point in points} != {len(self.old)} or not self.output:
             raise ValueError("all points must have as many coordinates")
-        if max(abs(x) for point in points for x in point) > _FARTHEST:
+        if max((abs(x) for point in points for x in point), default=0) > _FARTHEST:
             raise ValueError("a coordinate is beyond every grid")
         return self
 
@@ -125,14 +128,15 @@ def float_below_signed(value: Decimal) -> float:
 
 def parse_witness(text: str, path: object) -> Witness:
     """Return the witness that a file holds."""
-    try:
-        return Witness.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "its JSON"
-        raise UsageError(
-            f"{path} is not a witness (see {place}): take an unaltered copy."
-        ) from None
+    found = parse(Witness, text, path, "witness")
+    distances = (len(found.common) + 1) * len(found.output)
+    if (
+        len(found.output) > _MOST_OUTPUTS
+        or distances > _MOST_DISTANCES
+        or distances * len(found.old) > _MOST_DIFFERENCES
+    ):
+        raise UsageError(f"{path} has too many points to be recomputed: take a smaller witness.")
+    return found
 
 
 def rebuilt(witness: Witness) -> Mechanism:
@@ -143,10 +147,21 @@ def rebuilt(witness: Witness) -> Mechanism:
 
 def loss_bounds(witness: Witness) -> tuple[Decimal, Decimal]:
     """Return bounds of the witness's loss, recomputed."""
-    mechanism = rebuilt(witness)
+    return _difference(*_both_bounds(witness, rebuilt(witness)))
+
+
+_Bounds = tuple[Decimal, Decimal]
+
+
+def _both_bounds(witness: Witness, mechanism: Mechanism) -> tuple[_Bounds, _Bounds]:
+    """Return bounds of the output's log-probability under either table."""
     if not isinstance(mechanism, Algorithm0):
         raise UsageError("a witness is about a release of Algorithm 0.")
     old, new = (_bounds(witness, mechanism, record) for record in (witness.old, witness.new))
+    return old, new
+
+
+def _difference(old: _Bounds, new: _Bounds) -> _Bounds:
     return _DOWN.subtract(old[0], new[1]), _UP.subtract(old[1], new[0])
 
 
@@ -174,11 +189,17 @@ def check_witness(witness: Witness) -> tuple[Check, ...]:
     total = sum(witness.counts) + 1
     counted = mechanism.n_records_needed in (None, total)
     counted &= len(witness.output) == mechanism.n_clusters
-    low, _ = loss_bounds(witness)
-    holds = low <= Decimal(witness.claimed_eps)
+    try:
+        old, new = _both_bounds(witness, mechanism)
+        low, _ = _difference(old, new)
+        holds, stated = low <= Decimal(witness.claimed_eps), _as_stated(witness, old, new)
+    except (ArithmeticError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError("the witness's probabilities cannot be calculated.") from None
     return (
         Check("tables", inside and counted, f"neighbours of {total} records on the public grid"),
-        Check("loss", _as_stated(witness, mechanism), f"recomputed as {_shown(low)}"),
+        Check("loss", stated, f"recomputed as {_shown(low)}"),
         Check(
             "claim",
             holds,
@@ -187,15 +208,10 @@ def check_witness(witness: Witness) -> tuple[Check, ...]:
     )
 
 
-def _as_stated(witness: Witness, mechanism: Mechanism) -> bool:
+def _as_stated(witness: Witness, old: _Bounds, new: _Bounds) -> bool:
     """Tell whether both logarithms are what was stated, to the digits of a float."""
-    assert isinstance(mechanism, Algorithm0)
-    sides = (
-        (witness.old, witness.log_probability_old),
-        (witness.new, witness.log_probability_new),
-    )
-    for record, stated in sides:
-        low, high = _bounds(witness, mechanism, record)
+    sides = (old, witness.log_probability_old), (new, witness.log_probability_new)
+    for (low, high), stated in sides:
         margin = Decimal(_AGREE) * max(Decimal(1), abs(high))
         if not low - margin <= Decimal(stated) <= high + margin:
             return False

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpkv.audits.losses import farthest_pair, log_ratio_of_tables
+from dpkv.audits.losses import log_ratio_of_tables
+from dpkv.corners import farthest_pair
 from dpkv.grid import Grid
 from dpkv.kernels import Integers
 from dpkv.mechanisms import Algorithm0

@@ -3,7 +3,7 @@
 This package knows nothing of files.
 """
 
-from dpkv.calibration.amplified import (
+from dpkv.accounting.theorem_a import (
     DEFAULT_GAMMA,
     AmplifiedCertificate,
     certify,

@@ -11,15 +11,16 @@ from typing import SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpkv.calibration import monotonicity, published, randomized, record, spread
-from dpkv.calibration.amplified import DEFAULT_GAMMA, certify, uniform_pick_ceiling
-from dpkv.calibration.duals import WeightedPoints
-from dpkv.calibration.extent import enclosing_radius
-from dpkv.calibration.loops import SpatialBlocks, spatial_blocks
-from dpkv.calibration.paper import printed_eps_tilde
+from dpkv.accounting.theorem_a import DEFAULT_GAMMA, certify, uniform_pick_ceiling
+from dpkv.calibration import record
 from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError
 from dpkv.kernels import Float64s
+from dpkv.paper import monotonicity, published, randomized, spread
+from dpkv.paper.duals import WeightedPoints
+from dpkv.paper.extent import enclosing_radius
+from dpkv.paper.loops import SpatialBlocks, spatial_blocks
+from dpkv.paper.printed import printed_eps_tilde
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd, potential
 from dpkv.validation import (

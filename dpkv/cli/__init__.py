@@ -1,7 +1,7 @@
 """The command line. One module a command; no mathematics here.
 
-Exit codes: 0 fine, 1 unexpected, 2 usage, 3 an audit found a violation, 4 budget refused,
-130 interrupted.
+Exit codes: 0 fine, 1 unexpected, 2 usage, 3 does not check out, 4 budget refused,
+130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from dpkv import __version__
-from dpkv.cli import datasets, ledger, study
+from dpkv.cli import datasets, ledger, output, study
 from dpkv.cli.audit import audit
 from dpkv.cli.bounds import bounds
 from dpkv.cli.calibrate import calibrate
+from dpkv.cli.parsing import Command, Group
 from dpkv.cli.release import release, simulate
 from dpkv.cli.seed import seed
 from dpkv.cli.verify import verify
@@ -29,6 +30,7 @@ from dpkv.errors import DpkvError, UserInterruptError
 
 app = typer.Typer(
     name="dpkv",
+    cls=Group,
     help="Release differentially private cluster centres, and prove what the release costs.",
     no_args_is_help=True,
     add_completion=False,
@@ -36,6 +38,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+_INTERRUPTED = "interrupted before it was done."
 
 
 def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
@@ -46,13 +50,17 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt:
-            raise UserInterruptError("interrupted before it was done.") from None
+            raise UserInterruptError(_INTERRUPTED) from None
 
     return run
 
 
+def _register(group: typer.Typer, name: str, command: Callable[..., None]) -> None:
+    group.command(name, cls=Command)(_interruptible(command))
+
+
 for _command in (calibrate, release, audit, verify, simulate, seed, bounds):
-    app.command(_command.__name__)(_interruptible(_command))
+    _register(app, _command.__name__, _command)
 
 _ledger = typer.Typer(
     name="ledger",
@@ -60,7 +68,7 @@ _ledger = typer.Typer(
     no_args_is_help=True,
 )
 for _name in ("show", "set-budget", "verify"):
-    _ledger.command(_name)(_interruptible(getattr(ledger, _name.replace("-", "_"))))
+    _register(_ledger, _name, getattr(ledger, _name.replace("-", "_")))
 app.add_typer(_ledger)
 
 _study = typer.Typer(
@@ -68,8 +76,8 @@ _study = typer.Typer(
     help="The paper's experiments, run again by one command each.",
     no_args_is_help=True,
 )
-_study.command("list")(_interruptible(study.list_))
-_study.command("run")(_interruptible(study.run))
+_register(_study, "list", study.list_)
+_register(_study, "run", study.run)
 app.add_typer(_study)
 
 _datasets = typer.Typer(
@@ -77,15 +85,15 @@ _datasets = typer.Typer(
     help="The paper's tables: found, fetched, or made by its synthetic families.",
     no_args_is_help=True,
 )
-_datasets.command("list")(_interruptible(datasets.list_))
+_register(_datasets, "list", datasets.list_)
 for _dataset_command in (datasets.path, datasets.fetch, datasets.make):
-    _datasets.command(_dataset_command.__name__)(_interruptible(_dataset_command))
+    _register(_datasets, _dataset_command.__name__, _dataset_command)
 app.add_typer(_datasets)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dpkv {__version__}")
+        output.say(f"dpkv {__version__}")
         raise typer.Exit
 
 
@@ -113,6 +121,10 @@ def main() -> NoReturn:
         app()
     except DpkvError as error:
         _fail(str(error), error.exit_code)
+    except (KeyboardInterrupt, SystemExit) as leaving:  # typer's own, outside of the command
+        if isinstance(leaving, SystemExit) and leaving.code != UserInterruptError.exit_code:
+            raise
+        _fail(_INTERRUPTED, UserInterruptError.exit_code)
     except MemoryError:
         _fail("not enough memory: lower --memory-limit, so that the table stays on disk.", 1)
     except BrokenPipeError:
@@ -128,8 +140,7 @@ def _stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001
 
 
 def _fail(sentence: str, exit_code: int) -> NoReturn:
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in sentence)
-    print(f"dpkv: error: {shown}", file=sys.stderr)
+    output.note(f"dpkv: error: {sentence}")
     sys.exit(exit_code)
 
 
@@ -138,7 +149,8 @@ def _report(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     path = " > ".join(f"{os.path.basename(f.filename)}:{f.lineno}" for f in frames[-6:])  # noqa: PTH119
     if os.environ.get("DPKV_DEBUG") == "1":
-        traceback.print_exception(error)
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            output.note(line)
     return (
         f"unexpected {type(error).__name__} ({path}). Please report this line; DPKV_DEBUG=1 prints "
         "the whole traceback, which may quote your data."

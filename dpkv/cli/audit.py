@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dpkv import foreign
 from dpkv.cli import options, output
+from dpkv.cli.kept_calibrations import newest_calibration
 from dpkv.cli.planning import Request, opened
 from dpkv.cli.progress import ProgressBar
 from dpkv.cli.reading import WORKSPACE
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
     from dpkv.releases import Plan, Records, ReleaseRecord
 
 _DEFAULT_K = range(2, 9)
+_OTHER_TABLE = (
+    "the release was not made from this table: give its table by --data, in the folder where it "
+    "was released."
+)
+_OTHER_COLUMNS = (
+    "the release has other columns than the table of the newest calibration: give its table by "
+    "--data."
+)
 
 
 def audit(
@@ -91,13 +101,13 @@ def audit(
     )
     whole_number("seed", seed, at_least=0)
     target = output.check_new_folder(out)
-    record = _release_of(subject)
-    said = eps, bounds, gamma, columns, header, plant
+    record, vouched_by = _release_of(subject)
+    said = eps, bounds, gamma, columns, plant
     asked = mechanism != "kvariates" or calibration != "certified" or invalid != "refuse"
     if record is not None and (asked or not scale or any(value is not None for value in said)):
         raise UsageError(
-            "a release is audited as it was made: only --data, --k, --quick, --public, --runs, "
-            "--seed and --out go with it."
+            "a release is audited as it was made: only --data, --header, --k, --quick, --public, "
+            "--runs, --seed and --out go with it."
         )
     if record is None and bounds == "private":
         raise UsageError(
@@ -139,6 +149,7 @@ def audit(
                 plan=plan,
                 ks=_counts(ks, record, len(records.values)),
                 release=record,
+                vouched_by=vouched_by,
                 seed=seed,
                 quick=quick,
                 runs=runs,
@@ -153,31 +164,30 @@ def audit(
         result = found.audit.public() if public else found.audit
         _write(found, result, folder)
     if as_json:
-        output.print_text(result.to_json())
+        output.print_json_text(result.to_json())
     else:
         _show(result, target)
     if not result.verdict.holds:
         raise VerificationError(f"{result.verdict.headline}: {'; '.join(result.verdict.reasons)}.")
 
 
-def _release_of(subject: Path | None) -> ReleaseRecord | None:
-    """Return the release that a JSON subject records; None for a table."""
-    from dpkv.releases.stored import parse_record
-    from dpkv.releases.verify import failed, verify
+def _release_of(subject: Path | None) -> tuple[ReleaseRecord | None, tuple[str, ...]]:
+    """Return the release that a JSON subject records, and who vouches for it; None for a table."""
+    from dpkv.releases.kept_releases import parse_record
+    from dpkv.releases.signing import trusted_here
+    from dpkv.releases.verify import failed, verify, vouchers
 
     if subject is None or subject.suffix.lower() != ".json":
-        return None
-    try:
-        text = subject.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise UsageError(f"{subject} cannot be read: check the path.") from None
-    record = parse_record(text, subject)
+        return None, ()
+    record = parse_record(foreign.text_of(subject), subject)
     if record.kind != "release":
         raise UsageError(f"{subject} is a simulation: audit a release, or the table itself.")
-    if wrong := failed(verify(record, workspace=WORKSPACE if WORKSPACE.is_dir() else None)):
+    home = WORKSPACE if WORKSPACE.is_dir() else None
+    checks = verify(record, workspace=home, trusted_keys=trusted_here(home))
+    if wrong := failed(checks):
         reasons = "; ".join(f"{check.name}: {check.detail}" for check in wrong)
         raise VerificationError(f"{subject} does not check out: {reasons}")
-    return record
+    return record, vouchers(record, checks)
 
 
 def _read(request: Request, record: ReleaseRecord | None) -> tuple[Plan, Records, str]:
@@ -185,25 +195,32 @@ def _read(request: Request, record: ReleaseRecord | None) -> tuple[Plan, Records
     if record is None:
         return opened(request).read()
     from dpkv.domain import Domain
+    from dpkv.tables.labels import column_names
 
-    if request.data is None and not (WORKSPACE / "calibrations").is_dir():
-        raise UsageError("give the table of the release by --data.")
-    if request.data is not None:
-        request = replace(request, columns=list(record.columns), invalid=record.plan.invalid)
+    kept = newest_calibration(WORKSPACE) if request.data is None else None
+    calibration = None if kept is None else kept.record
+    charged = _charged_dataset(record)
+    if request.data is None:
+        if calibration is None or calibration.data_file is None:
+            raise UsageError("give the table of the release by --data.")
+        table = Path(calibration.data_file)
+        if not set(record.columns) <= set(column_names(table, calibration.header)):
+            raise UsageError(_OTHER_COLUMNS)
+        if charged not in (None, calibration.data_fingerprint):
+            raise UsageError(_OTHER_TABLE)  # before a cell of it is complained of
+        request = replace(request, data=table, header=calibration.header)
     known = replace(
         request,
+        columns=list(record.columns),
+        invalid=record.plan.invalid,
         eps=float(record.plan.eps),
         bounds=Domain.from_dict({**record.bounds.domain, "source": "given"}),
         mechanism="laplace",
     )
     _, records, dataset = opened(known).read()
-    if records.columns != record.columns:
-        raise UsageError("the release has other columns than this table: give its table by --data.")
-    if _charged_dataset(record) not in (None, dataset):
-        raise UsageError(
-            "the release was not made from this table: give its table by --data, in the folder "
-            "where it was released."
-        )
+    changed = calibration is not None and calibration.data_fingerprint != dataset
+    if changed or charged not in (None, dataset):
+        raise UsageError(_OTHER_TABLE)
     if record.n_records not in (None, len(records.values)):
         raise UsageError("the release has another number of records: give its table by --data.")
     return record.plan, records, dataset
@@ -211,10 +228,10 @@ def _read(request: Request, record: ReleaseRecord | None) -> tuple[Plan, Records
 
 def _charged_dataset(record: ReleaseRecord) -> str | None:
     """Return the fingerprint of the release's table, where the ledger here has it."""
-    from dpkv.ledger import Ledger
+    from dpkv.ledger import NAMED, Ledger
 
     entry = None if record.ledger is None else Ledger(WORKSPACE).entry(record.ledger.number)
-    if entry is None or entry.release_id != record.release_id or entry.dataset.startswith("name:"):
+    if entry is None or entry.release_id != record.release_id or entry.dataset.startswith(NAMED):
         return None
     return entry.dataset
 
@@ -250,19 +267,26 @@ def _write(found: Audited, result: Audit, folder: output.NewFolder) -> None:
 
 
 def _show(result: Audit, folder: Path) -> None:
+    from dpkv.audits.report.utility import NOT_TO_CHOOSE_BY
+    from dpkv.audits.results import vouched_words
+
     verdict = result.verdict
     rows = [
         ["verdict", "HOLDS, as far as was tried" if verdict.holds else "VIOLATED"],
         ["claimed", f"eps = {verdict.claimed_eps:g}, {result.subject.neighbours} neighbours"],
         ["shown", _shown(verdict)],
     ]
+    if (who := result.subject.vouched_by) is not None:
+        rows.append(["vouched for", vouched_words(who)])
     if verdict.utility is not None:
         rows.append(["accuracy", verdict.utility])
     rows.append(["report", str(folder / "report.html")])
     output.print_facts(f"audit of {result.subject.label}", rows)
-    print(f"{verdict.headline}.")
+    output.say(f"{verdict.headline}.")
     if result.visibility != "public":
         output.note("for the curator only: --public leaves out what depends on the data.")
+    if result.utility:
+        output.note(f"{NOT_TO_CHOOSE_BY}.")
 
 
 def _shown(verdict: Verdict) -> str:

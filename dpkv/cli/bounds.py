@@ -12,7 +12,7 @@ from dpkv.cli import options, output
 from dpkv.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dpkv.seeding.comparison import Entry, Facts
+    from dpkv.paper.comparison import Entry, Facts
 
 _OPTIONS = {
     "n_clusters": "--k",
@@ -82,7 +82,7 @@ def bounds(
 
     Example:  dpkv bounds --k 10 --m 100000 --nodes 8 --phi-opt 5000 --spread 2000
     """
-    from dpkv.seeding.comparison import Facts
+    from dpkv.paper.comparison import Facts
 
     if oversampling is None and k is not None:
         oversampling = 2.0 * k
@@ -136,7 +136,7 @@ def _check(facts: Facts) -> None:
 
 def _result(facts: Facts) -> dict[str, Any]:
     from dpkv import __version__
-    from dpkv.seeding.comparison import BOUNDS, COMPARISONS
+    from dpkv.paper.comparison import BOUNDS, COMPARISONS
 
     return {
         "schema_version": 1,
@@ -174,7 +174,7 @@ def _entry(entry: Entry, facts: Facts) -> dict[str, Any]:
 
 
 def _show(facts: Facts) -> None:
-    from dpkv.seeding.comparison import BOUNDS, COMPARISONS
+    from dpkv.paper.comparison import BOUNDS, COMPARISONS
 
     output.print_table(
         "bounds on the expected potential",
@@ -191,12 +191,12 @@ def _show(facts: Facts) -> None:
     header = ["row", "rival", "property", "theirs", "ours"]
     output.print_table("comparison (Table tcomp)", header, rows, n_words=5)
     for sentence in _LEGEND:
-        print(sentence)
+        output.say(sentence)
     missing = {name for row in BOUNDS for name in row.entry.missing(facts)}
     for row in COMPARISONS:
         missing.update(row.theirs.missing(facts), row.ours.missing(facts))
     if missing:
-        print("for numbers in place of formulas: " + " ".join(_in_order(missing)))
+        output.say("for numbers in place of formulas: " + " ".join(_in_order(missing)))
 
 
 def _in_order(names: set[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpkv.cli import options, output
+from dpkv.cli.kept_calibrations import keep_calibration
 from dpkv.cli.progress import ProgressBar
 from dpkv.cli.reading import WORKSPACE, TableOptions, Watched
 
@@ -22,6 +23,10 @@ _LEGEND = (
     "e exact, c certified (errs toward privacy), * and r the paper's random search",
     "(underestimates the spread); centre moves by: typical distance of a noisy centre",
     "from its record, over the domain's diameter",
+)
+_CHOOSE_WITHOUT_THE_DATA = (
+    "choose k, mechanism, gamma and columns without looking at the data: the published figures",
+    "depend on them, and no guarantee covers a choice that was made by those",
 )
 _BY_RANDOM_SEARCH = ("spread*", "monot.*", "eps~*")
 
@@ -74,7 +79,7 @@ def calibrate(
     output.check_plot_target(plot)
     table = TableOptions(data, columns, header, bounds, scale, invalid, memory_limit)
     file = Watched(data)
-    prepared = table.read(data_bounds=True)
+    prepared = table.read(data_bounds=True, for_release=True)
     assert prepared.domain is not None
     working = prepared.working.astype("float64", copy=False)
     with ProgressBar("calibrating") as bar:
@@ -92,10 +97,9 @@ def calibrate(
     )
     if plot is not None:
         _draw(record, plot)
-    text = record.to_json()
-    kept = output.keep_record(WORKSPACE, "calibrations", record.created, text)
+    kept = keep_calibration(WORKSPACE, record)
     if as_json:
-        output.print_text(text)
+        output.print_json_text(record.to_json())
     else:
         _show(record)
     for sentence in record.notes:
@@ -113,12 +117,13 @@ def _draw(record: Calibration, path: Path) -> None:
 
 def _show(record: Calibration) -> None:
     public = record.domain["source"] != "data"
-    print(f"eps = {record.eps:g}, {record.neighbours} neighbours")
-    print(
+    output.say(f"eps = {record.eps:g}, {record.neighbours} neighbours")
+    output.say(
         f"{record.n_records} x {record.n_features} records, bounds: {record.domain['source']}, "
         f"coordinates: {record.coordinates}"
     )
-    print(f"no calibration can have eps~ above {record.eps_tilde_ceiling:.4g} here\n")
+    output.say(f"no calibration can have eps~ above {record.eps_tilde_ceiling:.4g} here")
+    output.say()
     output.print_table(
         f"certified noise (Theorem A): {_END_TO_END if public else _LEAKED}",
         ["k", "eps~", "sigma", "Laplace sigma_2", "less noise", "centre moves by"],
@@ -130,28 +135,29 @@ def _show(record: Calibration) -> None:
         [_published_cells(row) for row in record.rows],
     )
     for sentence in _LEGEND:
-        print(sentence)
+        output.say(sentence)
     for row in record.rows:
         for sentence in row.notes:
-            print(f"k = {row.k}: {sentence}")
+            output.say(f"k = {row.k}: {sentence}")
     _advise(record)
+    for sentence in _CHOOSE_WITHOUT_THE_DATA:
+        output.say(sentence)
 
 
 def _advise(record: Calibration) -> None:
     """Say what to do next."""
     least = min(record.rows, key=lambda row: row.certified.noise_share)
     if record.domain["source"] == "data":
-        print(
-            "next: find bounds that are public, and calibrate again with --bounds; or let a\n"
-            f"release find them privately: dpkv release --k {least.k} --bounds private"
-        )
+        output.say("next: find bounds that are public, and calibrate again with --bounds; or let a")
+        output.say(f"release find them privately: dpkv release --k {least.k} --bounds private")
     elif least.certified.noise_share > _TOO_NOISY:
-        print(
+        output.say(
             "next: every centre drowns in noise here. Noise on sums over many records does less "
-            f"harm:\ndpkv release --k {least.k} --mechanism auto"
+            "harm:"
         )
+        output.say(f"dpkv release --k {least.k} --mechanism auto")
     else:
-        print(f"next: choose a k whose centres move little, as in dpkv release --k {least.k}")
+        output.say(f"next: choose a k whose centres move little, as in dpkv release --k {least.k}")
 
 
 def _certified_cells(row: Row) -> list[str]:

@@ -19,8 +19,8 @@ _TableName = Annotated[
 
 def list_(as_json: options.AsJson = False) -> None:
     """List the paper's real tables, and the synthetic families that can be made."""
-    from dpkv.datasets.making import FAMILIES
-    from dpkv.datasets.recipes import PAPER_TABLES, find_table, recipe_of
+    from dpkv.paper.datasets.making import FAMILIES
+    from dpkv.paper.datasets.recipes import PAPER_TABLES, find_table, recipe_of
 
     recipes = [recipe_of(name) for name in PAPER_TABLES]
     here = {recipe.name: find_table(recipe) for recipe in recipes}
@@ -47,7 +47,7 @@ def list_(as_json: options.AsJson = False) -> None:
     )
     families = [[name, family.what] for name, family in FAMILIES.items()]
     output.print_table("synthetic families", ["name", "what"], families, n_words=2)
-    print(
+    output.say(
         "dpkv datasets fetch NAME downloads a table; dpkv datasets make NAME --out FILE makes one"
     )
 
@@ -58,7 +58,7 @@ def _text(path: Path | None) -> str | None:
 
 def path(name: _TableName) -> None:
     """Print where a real table is; it is looked for in DPKV_DATA first, and checked."""
-    from dpkv.datasets.recipes import checked_values, find_table, recipe_of
+    from dpkv.paper.datasets.recipes import checked_values, find_table, recipe_of
 
     recipe = recipe_of(name)
     found = find_table(recipe)
@@ -68,7 +68,7 @@ def path(name: _TableName) -> None:
             "names a folder that holds it."
         )
     checked_values(recipe, found)
-    print(found)
+    output.say(str(found))
 
 
 def fetch(
@@ -82,20 +82,20 @@ def fetch(
 
     The table is kept only if its checksum is right.
     """
-    from dpkv.datasets.fetch import fetch as download
-    from dpkv.datasets.recipes import checked_values, data_folder, find_table, recipe_of
+    from dpkv.paper.datasets.fetch import fetch as download
+    from dpkv.paper.datasets.recipes import checked_values, data_folder, find_table, recipe_of
 
     recipe = recipe_of(name)
     found = find_table(recipe) if folder is None else _within(folder, recipe.file)
     if found is not None:
         checked_values(recipe, found)
         output.note(f"{recipe.title} is here already")
-        print(found)
+        output.say(str(found))
         return
     with ProgressBar(f"fetching {name}") as bar:
         found = download(recipe, folder or data_folder(), url=url, progress=bar.update)
     output.note(f"{recipe.title}: {recipe.rows} records, checksum right")
-    print(found)
+    output.say(str(found))
 
 
 def _within(folder: Path, file: str) -> Path | None:
@@ -120,7 +120,7 @@ def make(
 
     Example:  dpkv datasets make peers --out peers.csv --move 0.2
     """
-    from dpkv.datasets.making import Wish, csv_text, make_table
+    from dpkv.paper.datasets.making import Wish, csv_text, make_table
 
     if not out.name.endswith((".csv", ".csv.gz")):
         raise UsageError(f"--out must end in .csv or .csv.gz. Got {out.name!r} instead.")

@@ -14,7 +14,8 @@ from dpkv.errors import LedgerError, UsageError, VerificationError
 if TYPE_CHECKING:
     from dpkv.ledger import Account, Entry, Ledger
 
-_SHOWN = 8  # characters of a fingerprint
+SHOWN_FINGERPRINT = 8  # characters
+_EMPTY = "the ledger is empty: nothing was released from this folder"
 
 
 def show(as_json: options.AsJson = False) -> None:
@@ -25,6 +26,7 @@ def show(as_json: options.AsJson = False) -> None:
     from dpkv.ledger import Ledger
 
     ledger = Ledger(WORKSPACE)
+    ledger.verify()  # sums of a ledger that lacks charges would be too small
     accounts, entries = ledger.accounts(), ledger.entries()
     if as_json:
         output.print_json(
@@ -33,18 +35,18 @@ def show(as_json: options.AsJson = False) -> None:
                 "kind": "ledger",
                 "visibility": "curator-only",
                 "neighbours": "replace-one",
-                "accounts": [_account_fields(account) for account in accounts],
+                "accounts": [_account_fields(account, entries) for account in accounts],
                 "entries": [_entry_fields(entry) for entry in entries],
             }
         )
         return
     if not entries:
-        print("the ledger is empty: nothing was released from this folder")
+        output.say(_EMPTY)
         return
     output.print_table(
         "budgets (eps, replace-one neighbours)",
         ["data", "fingerprint", "budget", "spent", "left", "releases", "not end to end"],
-        [_account_cells(account) for account in accounts],
+        [_account_cells(account, entries) for account in accounts],
     )
     output.print_table(
         "entries",
@@ -83,12 +85,13 @@ def set_budget(
     ledger.set_budget(dataset=dataset, label=label, eps=amount, delta=chance)
     account = ledger.account(dataset)
     if as_json:
-        output.print_json({"schema_version": 1, "kind": "budget", **_account_fields(account)})
+        fields = _account_fields(account, ledger.entries())
+        output.print_json({"schema_version": 1, "kind": "budget", **fields})
         return
     beyond = ""
     if account.delta_budget or account.delta_spent:
         beyond = f"; delta {account.delta_budget:f}, {account.delta_spent:f} spent"
-    print(
+    output.say(
         f"{label}: budget {account.budget:f}, {account.spent:f} spent, {account.remaining:f} left"
         f"{beyond} (replace-one neighbours)"
     )
@@ -109,22 +112,23 @@ def verify(as_json: options.AsJson = False) -> None:
     if as_json:
         output.print_json({"schema_version": 1, "kind": "ledger-check", "passed": True, "n": count})
     elif count:
-        print(f"pass: {count} entries, chain unbroken")
+        output.say(f"pass: {count} entries, chain unbroken")
     else:
-        print("the ledger is empty: nothing was released from this folder")
+        output.say(_EMPTY)
 
 
 def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     """Return what the ledger calls a table, and its label: a file, a fingerprint or name:NAME."""
+    from dpkv.ledger import NAMED
     from dpkv.releases.api import named_dataset
 
     path = Path(data)
-    if data.startswith("name:"):
-        return named_dataset(data.removeprefix("name:")), data
+    if data.startswith(NAMED):
+        return named_dataset(data.removeprefix(NAMED)), data
     if path.is_file():
         return Watched(path).fingerprint(WORKSPACE), path.name
     known = [account for account in ledger.accounts() if account.dataset.startswith(data)]
-    if len(known) != 1 or len(data) < _SHOWN:
+    if len(known) != 1 or len(data) < SHOWN_FINGERPRINT:
         raise UsageError(
             f"DATA must be a table's file or a fingerprint that 'dpkv ledger show' lists. "
             f"Got {data!r} instead."
@@ -132,7 +136,15 @@ def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     return known[0].dataset, known[0].label
 
 
-def _account_fields(account: Account) -> dict[str, Any]:
+def _n_releases(account: Account, entries: tuple[Entry, ...]) -> int:
+    """Return how many releases were charged; private bounds have charges of their own."""
+    from dpkv.releases.charged_bounds import release_of_bounds
+
+    charges = [e for e in entries if e.kind == "charge" and e.dataset == account.dataset]
+    return sum(release_of_bounds(charge.release_id) is None for charge in charges)
+
+
+def _account_fields(account: Account, entries: tuple[Entry, ...]) -> dict[str, Any]:
     return {
         "dataset": account.dataset,
         "label": account.label,
@@ -141,7 +153,7 @@ def _account_fields(account: Account) -> dict[str, Any]:
         "remaining": None if account.remaining is None else f"{account.remaining:f}",
         "delta_budget": None if account.delta_budget is None else f"{account.delta_budget:f}",
         "delta_spent": f"{account.delta_spent:f}",
-        "releases": account.n_charges,
+        "releases": _n_releases(account, entries),
         "not_end_to_end": account.n_conditional,
     }
 
@@ -162,21 +174,26 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _account_cells(account: Account) -> list[str]:
+def _account_cells(account: Account, entries: tuple[Entry, ...]) -> list[str]:
     return [
         account.label,
-        account.dataset[:_SHOWN],
+        account.dataset[:SHOWN_FINGERPRINT],
         "none" if account.budget is None else f"{account.budget:f}",
         f"{account.spent:f}",
         "-" if account.remaining is None else f"{account.remaining:f}",
-        str(account.n_charges),
+        str(_n_releases(account, entries)),
         str(account.n_conditional),
     ]
 
 
 def _entry_cells(entry: Entry) -> list[str]:
+    from dpkv.releases.charged_bounds import release_of_bounds
+
     what = {"charge": "release", "kept": "kept", "budget": "budget"}[entry.kind]
-    what = f"{what} {entry.release_id or ''}".rstrip()
+    found_for = release_of_bounds(entry.release_id)
+    if found_for is not None:
+        what = "bounds of" if entry.kind == "charge" else f"{what} bounds of"
+    what = f"{what} {found_for or entry.release_id or ''}".rstrip()
     if entry.kind == "charge" and not entry.end_to_end:
         what += " (conditional)"
     when = entry.created[:16].replace("T", " ")

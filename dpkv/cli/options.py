@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpkv import foreign
 from dpkv.errors import DomainError, ParameterError
 
 _MEGABYTE = 1 << 20
@@ -25,7 +26,8 @@ Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether the first row of a CSV holds names (default: found out).",
+        help="Whether the first row of a CSV holds names (default: detected, where the columns "
+        "below turn out numeric).",
         show_default=False,
     ),
 ]
@@ -43,8 +45,8 @@ Scale = Annotated[
 Invalid = Annotated[
     str,
     typer.Option(
-        help="Rows with NaN or infinity: 'refuse' the table, or move each such row to the 'center' "
-        "of the bounds."
+        help="Rows with text, NaN, infinity or nothing: 'refuse' the table, or move each such row "
+        "to the 'center' of the bounds."
     ),
 ]
 MemoryLimit = Annotated[
@@ -99,7 +101,7 @@ def parse_bounds(text: str) -> Any:
 
 def _bounds_file(path: Path) -> Any:
     try:
-        bounds = json.loads(path.read_text(encoding="utf-8"))
+        bounds = json.loads(foreign.read_text(path))
     except (OSError, UnicodeDecodeError):
         sentence = "--bounds must be low,high pairs or a JSON file that can be read."
         raise DomainError(f"{sentence} Got {str(path)!r} instead.") from None

@@ -1,4 +1,9 @@
-"""What commands print: notes to stderr, results to stdout."""
+"""What commands print: notes to stderr, results to stdout.
+
+Names of files and columns, ids, and sentences in files come from anywhere, and a terminal obeys
+what it is sent. So everything printed goes through here, and only what a terminal merely shows gets
+out; other modules of the command line print nothing themselves.
+"""
 
 from __future__ import annotations
 
@@ -7,41 +12,72 @@ import io
 import json
 import os
 import secrets
-import shutil
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import UsageError
-from dpkv.workspace import private_folder, sync_folder, write_atomically
+from dpkv.unfinished import remove_abandoned, unfinished_folder
+from dpkv.workspace import sync_folder, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import Console
     from rich.table import Table
 
     from dpkv.kernels import Floats
 
 _UNFINISHED = ".dpkv-unfinished-"
-_ABANDONED_AFTER = 3600.0  # seconds
+_SHOWN_COLUMNS = 3
 _PICTURES = (".svg", ".png", ".pdf")
+
+
+def printable(text: str) -> str:
+    """Return one line that a terminal only shows: what moves, colours or hides is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def say(sentence: str = "") -> None:
+    """Print one line of the result."""
+    print(printable(sentence))
 
 
 def note(sentence: str) -> None:
     """Print a sentence for the person at the terminal; it is not part of the result."""
-    print(sentence, file=sys.stderr)
+    print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def print_json(result: dict[str, Any]) -> None:
     """Print one JSON object."""
-    print_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    print_json_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
 
 
-def print_text(text: str) -> None:
-    """Print by plain writes: a console would wrap the lines, which breaks JSON."""
-    sys.stdout.write(text)
+def print_json_text(text: str) -> None:
+    """Print JSON by plain writes: a console would wrap its lines.
+
+    Outside of strings JSON has nothing that needs an escape but its line ends, and inside of them
+    an escape means the same.
+    """
+    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text))
+
+
+def _json_escape(character: str) -> str:
+    return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]
+
+
+def notes_console() -> Console:
+    """Return a console on stderr for what changes while it is shown; give it printable text."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, markup=False)
 
 
 def print_table(
@@ -53,7 +89,7 @@ def print_table(
 
     table = Table(box=box.SIMPLE_HEAD)
     for position, name in enumerate(header):
-        table.add_column(name, justify="left" if position < n_words else "right")
+        table.add_column(printable(name), justify="left" if position < n_words else "right")
     _print_titled(title, table, rows)
 
 
@@ -69,10 +105,16 @@ def _print_titled(title: str, table: Table, rows: Sequence[Sequence[str]]) -> No
     from rich.console import Console
 
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     console = Console(highlight=False, markup=False)
-    console.print(title, style="bold", soft_wrap=True)
+    console.print(printable(title), style="bold", soft_wrap=True)
     console.print(table)
+
+
+def first_few(parts: Iterable[str]) -> str:
+    """Return the first few of what may be many, as a list in words."""
+    shown = list(parts)
+    return ", ".join([*shown[:_SHOWN_COLUMNS], *(["..."] if len(shown) > _SHOWN_COLUMNS else [])])
 
 
 def check_new_folder(path: Path) -> Path:
@@ -84,7 +126,7 @@ def check_new_folder(path: Path) -> Path:
             raise UsageError(f"--out must be a new folder. {path} holds files: choose another.")
         if path.exists() and not path.is_dir():
             raise UsageError(f"--out must be a new folder. {path} is a file: choose another.")
-        resolved = path.resolve()
+        resolved = follow_links(path)
     except OSError as error:
         raise UsageError(f"--out {path} cannot be used: {error.strerror}.") from None
     if WORKSPACE.resolve() in (resolved, *resolved.parents):
@@ -122,42 +164,37 @@ class NewFolder:
 def new_folder(path: Path) -> Iterator[NewFolder]:
     """Make room for a new folder before work begins, and leave nothing behind if it fails."""
     unfinished = path.parent / f"{_UNFINISHED}{secrets.token_hex(8)}"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path.parent)
-        unfinished.mkdir(mode=0o700)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(path.parent, _UNFINISHED)
+            stack.enter_context(unfinished_folder(unfinished))
+        except OSError as error:
+            raise _unwritable(path, error) from None
         yield NewFolder(path, unfinished)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _remove_abandoned(parent: Path) -> None:
-    """Remove the empty folders of runs that were killed long ago."""
-    for folder in parent.glob(f"{_UNFINISHED}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER:
-                folder.rmdir()
 
 
 def _unwritable(path: Path, error: OSError) -> UsageError:
     return UsageError(f"--out {path} cannot be written: {error.strerror}.")
 
 
+def follow_links(path: Path) -> Path:
+    """Return where a path leads, as far as it does: a link to itself is no error here."""
+    return Path(os.path.realpath(path))  # noqa: PTH (Path.resolve raises on a loop of links)
+
+
 def check_target(path: Path, data: Path) -> Path:
     """Return where the output goes, links followed; refuse a bad place before any work is done."""
-    path = path.resolve()
+    path = follow_links(path)
     _check_place("--out", path)
-    if path == data.resolve():
+    if path == follow_links(data):
         raise UsageError("--out must not be the table itself: choose another name.")
     return path
 
 
 def check_new_file(path: Path) -> Path:
     """Return where a file goes, links followed; refuse a bad place before any work is done."""
-    path = path.resolve()
+    path = follow_links(path)
     _check_place("--out", path)
     return path
 
@@ -197,26 +234,15 @@ def save_figure(figure: Figure, path: Path) -> None:
     _write("--plot", path.resolve(), drawn.getvalue())
 
 
-def keep_record(workspace: Path, folder: str, created: str, text: str) -> Path:
-    """Write a record into the workspace; names sort by time, the newest last."""
-    stamp = created.replace(":", "").replace("+0000", "Z")
-    try:
-        home = private_folder(workspace, folder)
-        number = 1 + len(list(home.glob(f"{stamp}-*.json")))
-        path = home / f"{stamp}-{number:03d}.json"
-        write_atomically(path, text)
-    except OSError as error:
-        raise UsageError(
-            f"the workspace {workspace} cannot be written: {error.strerror}."
-        ) from None
-    return path
-
-
 def write_centers(path: Path, columns: Sequence[str], centers: Floats) -> None:
-    """Write centres as CSV, whole or not at all."""
-    from dpkv.tables.centers import centers_csv
+    """Write centres as CSV, whole or not at all; a name that may be a formula gets an apostrophe.
 
-    _write("--out", path, centers_csv(columns, centers))
+    A release refuses such names instead, since its record and digests would not match.
+    """
+    from dpkv.tables.centers import centers_csv
+    from dpkv.tables.naming import without_formula
+
+    _write("--out", path, centers_csv([without_formula(name) for name in columns], centers))
 
 
 def write_public(path: Path, text: str | bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dpkv.cli import options, output
 from dpkv.cli.progress import ProgressBar
@@ -13,6 +13,7 @@ from dpkv.errors import UsageError
 
 if TYPE_CHECKING:
     from dpkv.calibration import Calibration
+    from dpkv.cli.kept_calibrations import KeptCalibration
     from dpkv.domain import Domain
     from dpkv.kernels import Floats
     from dpkv.releases import Plan, Records
@@ -45,6 +46,16 @@ class Request:
     delta: float = 0.0
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What was not said and is the newest calibration's; None where it was said."""
+
+    calibration: Path
+    table: Path
+    eps: float | None
+    bounds: dict[str, Any] | None
+
+
 @dataclass(frozen=True, eq=False)
 class Job:
     """A table that was looked at but not read, and what is planned for it."""
@@ -54,9 +65,13 @@ class Job:
     domain: Domain | None
     plan: Plan
     calibration: Calibration | None
+    taken: Taken | None = None
 
-    def read(self) -> tuple[Plan, Records, str]:
-        """Read the table; return the finished plan, the records and the table's fingerprint."""
+    def read(self, account: str | None = None) -> tuple[Plan, Records, str]:
+        """Read the table; return the finished plan, the records, and the account to charge.
+
+        That is the table's fingerprint, unless another is given.
+        """
         from dpkv.releases import Records
         from dpkv.tables import load
 
@@ -70,15 +85,22 @@ class Job:
                 memory_limit=options.memory_bytes(self.request.memory_limit),
                 progress=bar.update,
             )
+        account = self._account(file, account)
+        mapped = table.mapped_file is not None
+        records = Records(table.values, table.columns, path.name, mapped=mapped)
+        return self._finished(table.values), records, account
+
+    def _account(self, file: Watched, given: str | None) -> str:
+        """Return the account, having seen that the table is the one that was calibrated."""
+        if given is not None and self.calibration is None:
+            return given
         fingerprint = file.fingerprint(WORKSPACE)
         if self.calibration is not None and self.calibration.data_fingerprint != fingerprint:
             raise UsageError(
-                f"{path} is not the table that was calibrated: run 'dpkv calibrate' on it again, "
-                "or give --data."
+                f"{self.source.path} is not the table that was calibrated: run 'dpkv calibrate' on "
+                "it again, or give --data."
             )
-        mapped = table.mapped_file is not None
-        records = Records(table.values, table.columns, path.name, mapped=mapped)
-        return self._finished(table.values), records, fingerprint
+        return given or fingerprint
 
     def _finished(self, values: Floats) -> Plan:
         """Return the plan, with the published calibration's eps~ where that is asked for."""
@@ -120,10 +142,14 @@ def opened(request: Request) -> Job:
     from dpkv.calibration import DEFAULT_GAMMA
     from dpkv.releases.plan import Plan
     from dpkv.tables import open_table
+    from dpkv.tables.table import check_header
 
-    record = _newest_calibration() if request.data is None else None
-    if record is not None:
+    kept = _newest_calibration() if request.data is None else None
+    record, taken = None, None
+    if kept is not None:
+        record, asked = kept.record, request
         request = _completed(request, record)
+        taken = _taken(asked, kept)
     if request.data is None or request.eps is None:
         raise UsageError("--eps must be given with --data: how much may the release cost?")
     options.memory_bytes(request.memory_limit)
@@ -131,6 +157,7 @@ def opened(request: Request) -> Job:
     kind, domain = _bounds(request, record, source)
     if request.invalid == "center" and kind != "given":
         raise UsageError("--invalid center needs --bounds in numbers: the centre must be public.")
+    check_header(source, request.invalid)
     plan = Plan.of(
         k=request.k,
         eps=request.eps,
@@ -148,19 +175,30 @@ def opened(request: Request) -> Job:
         clamp=request.clamp,
         gamma=DEFAULT_GAMMA if request.gamma is None else request.gamma,
     )
-    return Job(request, source, domain, plan, record)
+    return Job(request, source, domain, plan, record, taken)
 
 
-def _newest_calibration() -> Calibration:
-    from dpkv.cli.kept import newest_calibration
+def _newest_calibration() -> KeptCalibration:
+    from dpkv.cli.kept_calibrations import newest_calibration
 
-    record = newest_calibration(WORKSPACE)
-    if record is None:
+    kept = newest_calibration(WORKSPACE)
+    if kept is None:
         raise UsageError(
             "nothing is calibrated in this folder: run 'dpkv calibrate DATA --eps E' first, or "
             "give --data, --eps and --bounds."
         )
-    return record
+    return kept
+
+
+def _taken(asked: Request, kept: KeptCalibration) -> Taken:
+    """Return what a calibration supplies to a request that names no table."""
+    assert kept.record.data_file is not None
+    return Taken(
+        calibration=kept.path,
+        table=Path(kept.record.data_file),
+        eps=kept.record.eps if asked.eps is None else None,
+        bounds=kept.record.domain if asked.bounds is None else None,
+    )
 
 
 def _completed(request: Request, record: Calibration) -> Request:

@@ -7,6 +7,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from dpkv.cli import output
+
 _BAR_AFTER = 0.5
 _LINE_AFTER, _LINE_EVERY = 2.0, 10.0
 
@@ -49,24 +51,25 @@ class ProgressBar:
             if self._bar is None and now - self._started > _BAR_AFTER:
                 self._start_bar()
             if self._bar is not None:
-                self._bar.update(self._task, completed=share, description=self._label)
+                shown = output.printable(self._label)
+                self._bar.update(self._task, completed=share, description=shown)
         elif now >= self._next_line:
-            print(f"{self._label}: {share:.0%}", file=sys.stderr, flush=True)
+            output.note(f"{self._label}: {share:.0%}")
             self._next_line = now + _LINE_EVERY
 
     def tick(self) -> None:
         """Show that work of unknown length goes on; for logs and terminals alike."""
         now = time.monotonic()
         if now >= self._next_line:
-            print(f"{self._label}: {now - self._started:.0f} s", file=sys.stderr, flush=True)
+            output.note(f"{self._label}: {now - self._started:.0f} s")
             self._next_line = now + _LINE_EVERY
 
     def _start_bar(self) -> None:
-        from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
         from rich.progress import TimeRemainingColumn as TimeLeft
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeft())
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._bar.add_task(self._label, total=1.0)
+        label = TextColumn("{task.description}", markup=False)  # a file name may look like markup
+        columns = (label, BarColumn(), TaskProgressColumn(), TimeLeft())
+        self._bar = Progress(*columns, console=output.notes_console(), transient=True)
+        self._task = self._bar.add_task(output.printable(self._label), total=1.0)
         self._bar.start()

@@ -27,7 +27,7 @@ class Watched:
 
     def fingerprint(self, workspace: Path) -> str:
         """Return the keyed hash of the file that was read."""
-        from dpkv.workspace import file_fingerprint
+        from dpkv.fingerprints import file_fingerprint
 
         try:
             found = file_fingerprint(self._path, workspace)
@@ -58,14 +58,17 @@ class TableOptions:
     invalid: str
     memory_limit: int
 
-    def read(self, *, data_bounds: bool = False) -> Prepared:
-        """Read the table and bring it into its domain."""
+    def read(self, *, data_bounds: bool = False, for_release: bool = False) -> Prepared:
+        """Read the table and bring it into its domain, as a release would if it is for one."""
         from dpkv.tables import open_table, prepare
+        from dpkv.tables.table import check_header
 
         memory_limit = options.memory_bytes(self.memory_limit)
         bounds = None if self.bounds is None else options.parse_bounds(self.bounds)
         names = options.split_columns(self.columns)
         source = open_table(self.data, columns=names, header=self.header)
+        if for_release:
+            check_header(source, self.invalid)
         with ProgressBar(f"reading {self.data.name}") as bar:
             return prepare(
                 source,

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpkv.cli import options, output
-from dpkv.cli.planning import Request, opened
+from dpkv.cli.planning import Request, Taken, opened
+from dpkv.cli.provenance import account_told, taken_told, with_curators_facts
 from dpkv.cli.reading import WORKSPACE
-from dpkv.errors import UsageError, UserInterruptError
+from dpkv.errors import BoundsNotFoundError, UsageError, UserInterruptError
 
 if TYPE_CHECKING:
     from dpkv.ledger import Ledger
-    from dpkv.releases import Charging, Release, ReleaseRecord
+    from dpkv.releases import Charging, Plan, Records, Release, ReleaseRecord
     from dpkv.releases.record import NoiseRecord
 
 K = Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)]
@@ -84,7 +85,6 @@ Export = Annotated[
 ]
 Clamp = Annotated[bool, typer.Option("--clamp/--no-clamp", help="Move centres into the bounds.")]
 
-_SHOWN_COLUMNS = 3
 _NO_SYNOPSIS = "--export-synopsis needs --mechanism synopsis: no other makes private cells."
 _BOUNDS_TOLD = {
     "given": "given, taken as public",
@@ -142,12 +142,15 @@ def release(
     """
     from dpkv.ledger import Ledger
     from dpkv.releases.api import named_dataset
-    from dpkv.releases.produce import Charging, carry_out, checked_release_id
-    from dpkv.releases.signing import SigningKey
+    from dpkv.releases.charging import Charging
+    from dpkv.releases.produce import carry_out, checked_release_id
+    from dpkv.releases.signing import SigningKey, exposed_to
 
     name = checked_release_id(release_id)
     account = None if dataset is None else named_dataset(dataset)
     key = None if sign is None else SigningKey.from_pem(sign)
+    if sign is not None and (exposed := exposed_to(sign)) is not None:
+        _note_warning(exposed)
     target = output.check_new_folder(out)
     _check_export(export_synopsis, mechanism)
     request = Request(
@@ -157,17 +160,22 @@ def release(
     job = opened(request)
     ledger = Ledger(WORKSPACE)
     ledger.prepare()
-    plan, records, fingerprint = job.read()
+    plan, records, account = job.read(account)
     _check_export(export_synopsis, plan.mechanism)
-    charging = Charging(ledger, account or fingerprint, name)
+    charging = Charging(ledger, account, name, _note_warning)
     repeated = ledger.find(name) is not None
+    _caution(plan, records)
     with output.new_folder(target) as folder, _charge_told(ledger, name, repeated):
         done = carry_out(plan, records, charging, key=key)
         files = _write(done, folder, export_synopsis)
         if as_json:
-            output.print_text(done.record.to_json())
+            output.print_json(with_curators_facts(done.record, charging, job.taken))
         else:
-            _show(done.record, _ledger_line(charging, done.record, repeated), files)
+            told = [
+                ["budget", _budget_line(charging, done.record, repeated)],
+                ["ledger", account_told(charging, records.label)],
+            ]
+            _show(done.record, told, files, job.taken)
         _warn(done.record)
         _tell_unused_delta(delta, done.record)
 
@@ -177,22 +185,33 @@ def _charge_told(ledger: Ledger, name: str, repeated: bool) -> Iterator[None]:
     """Whatever stops a release, say whether it was charged and how to finish it."""
     try:
         yield
+    except BoundsNotFoundError:  # says itself what was charged; the id is of no further use
+        raise
     except BaseException as error:
-        told = _after_stop(ledger, name)
+        charged = _charged(ledger, name)
+        told = "before anything was charged." if charged is None else charged
         if isinstance(error, KeyboardInterrupt):
             raise UserInterruptError(f"interrupted {told}") from None
-        if not repeated and ledger.find(name) is not None:
+        if not repeated and charged is not None:
             output.note(f"stopped {told}")
         raise
 
 
-def _after_stop(ledger: Ledger, name: str) -> str:
-    if ledger.find(name) is None:
-        return "before anything was charged."
-    return (
-        f"after release {name} was charged: run again with --id {name}, and it is finished without "
-        "a second charge."
-    )
+def _charged(ledger: Ledger, name: str) -> str | None:
+    """Return what of a release was charged, and how to go on; None where nothing was."""
+    from dpkv.releases.charged_bounds import bounds_id
+
+    if ledger.find(name) is not None:
+        return (
+            f"after release {name} was charged: run again with --id {name}, and it is finished "
+            "without a second charge."
+        )
+    if ledger.find(bounds_id(name)) is not None:
+        return (
+            f"after the bounds of release {name} were charged: run again with --id {name}, and "
+            "only the rest is charged."
+        )
+    return None
 
 
 def simulate(
@@ -236,15 +255,17 @@ def simulate(
         k, data, eps, mechanism, calibration, neighbours, bounds, bounds_share, gamma, iterations,
         clamp, options.split_columns(columns), header, scale, invalid, memory_limit, delta,
     )  # fmt: skip
-    plan, records, _ = opened(request).read()
+    job = opened(request)
+    plan, records, _ = job.read()
     _check_export(export_synopsis, plan.mechanism)
+    _caution(plan, records)
     with output.new_folder(target) as folder:
         done = rehearse(plan, records, seed=seed)
         files = _write(done, folder, export_synopsis)
     if as_json:
-        output.print_text(done.record.to_json())
+        output.print_json_text(done.record.to_json())
     else:
-        _show(done.record, "not touched", files)
+        _show(done.record, [["budget", "not touched"]], files, job.taken)
     _warn(done.record)
     _tell_unused_delta(delta, done.record)
 
@@ -268,9 +289,19 @@ def _check_export(export_synopsis: bool, mechanism: str) -> None:
         raise UsageError(_NO_SYNOPSIS)
 
 
-def _ledger_line(charging: Charging, record: ReleaseRecord, repeated: bool) -> str:
+def _caution(plan: Plan, records: Records) -> None:
+    """Say, before anything is charged, what speaks against a release that can be carried out."""
+    from dpkv.releases.cautions import cautions
+    from dpkv.releases.produce import check_feasible
+
+    check_feasible(plan, records)
+    for sentence in cautions(plan, len(records.values)):
+        _note_warning(sentence)
+
+
+def _budget_line(charging: Charging, record: ReleaseRecord, repeated: bool) -> str:
     account = charging.ledger.account(charging.dataset)
-    charged = "" if record.ledger is None else f"charged {record.ledger.charged}; "
+    charged = "" if record.charged is None else f"charged {record.charged:f}; "
     if repeated and record.ledger is not None:
         charged = f"repeated, charged before (entry {record.ledger.number}); "
     if account.remaining is None:
@@ -288,22 +319,28 @@ def _tell_unused_delta(asked: float, record: ReleaseRecord) -> None:
         output.note("delta was not used, nor charged: Laplace noise is less here.")
 
 
-def _show(record: ReleaseRecord, ledger: str, files: list[Path]) -> None:
+def _show(
+    record: ReleaseRecord, spent: list[list[str]], files: list[Path], taken: Taken | None
+) -> None:
+    from dpkv.releases.guarantee import SEVERAL_ROWS
+
     plan = record.plan
     eps = f"eps = {plan.eps}" if record.guarantee.end_to_end else "none proved"
     if record.guarantee.delta > 0:
         eps += f", delta = {plan.delta}"
     rows = [
+        *([["from", taken_told(taken)]] if taken is not None else []),
         ["centres", f"{plan.k}, by {record.title}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
+        *([["protects", f"one row; {SEVERAL_ROWS}"]] if record.guarantee.end_to_end else []),
         *([["why", plan.chosen]] if plan.chosen else []),
         ["bounds", _bounds_told(record)],
         *(["noise", _noise_told(noise, record)] for noise in record.noise),
-        ["budget", ledger],
+        *spent,
         ["files", ", ".join(map(str, files))],
     ]
     output.print_facts(f"release {record.release_id}" if record.release_id else record.kind, rows)
-    print(record.summary)
+    output.say(record.summary)
 
 
 def _bounds_told(record: ReleaseRecord) -> str:
@@ -311,19 +348,23 @@ def _bounds_told(record: ReleaseRecord) -> str:
     domain = record.bounds.domain
     if record.plan.bounds == "given" or "lower" not in domain:
         return told
-    pairs = list(zip(record.columns, domain["lower"], domain["upper"], strict=True))
-    shown = ", ".join(f"{name} {low:g}..{high:g}" for name, low, high in pairs[:_SHOWN_COLUMNS])
-    return f"{told}: {shown}{', ...' if len(pairs) > _SHOWN_COLUMNS else ''}"
+    pairs = zip(record.columns, domain["lower"], domain["upper"], strict=True)
+    shown = output.first_few(f"{name} {low:g}..{high:g}" for name, low, high in pairs)
+    return f"{told}: {shown}"
 
 
 def _noise_told(noise: NoiseRecord, record: ReleaseRecord) -> str:
     if noise.column_sd is None:
         return f"on {noise.added_to}: sd {noise.sd:.4g} {noise.unit}"
-    pairs = list(zip(record.columns, noise.column_sd, strict=True))
-    shown = ", ".join(f"{sd:.4g} in {name}" for name, sd in pairs[:_SHOWN_COLUMNS])
-    return f"on {noise.added_to}: sd {shown}{', ...' if len(pairs) > _SHOWN_COLUMNS else ''}"
+    pairs = zip(record.columns, noise.column_sd, strict=True)
+    shown = output.first_few(f"{sd:.4g} in {name}" for name, sd in pairs)
+    return f"on {noise.added_to}: sd {shown}"
 
 
 def _warn(record: ReleaseRecord) -> None:
     for sentence in record.notes:
-        output.note(f"warning: {sentence}.")
+        _note_warning(sentence)
+
+
+def _note_warning(sentence: str) -> None:
+    output.note(f"warning: {sentence}.")

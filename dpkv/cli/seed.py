@@ -181,7 +181,7 @@ def _show(result: dict[str, Any]) -> None:
         for number, center in enumerate(result["centers"][:_SHOWN_CENTERS], start=1)
     ]
     output.print_table("best centres", ["centre", *columns], centers)
-    print(f"wrote {result['centers_file']} (repeat with --seed {result['seed']})")
+    output.say(f"wrote {result['centers_file']} (repeat with --seed {result['seed']})")
 
 
 def _potentials(result: dict[str, Any]) -> tuple[str, list[str], list[list[str]]]:
@@ -219,6 +219,7 @@ def _facts(result: dict[str, Any]) -> list[list[str]]:
         promise = result["promise"]
         rows.append(["protocol", f"eps = {promise['eps']:.6g}, {promise['neighbours']}"])
         rows.append(["against", promise["protects_against"]])
+        rows.append(["holds if", promise["holds_if"]])
     if "records_shared" in best:
         rows.append(["shared", f"{best['records_shared']} records in {best['rounds']} rounds"])
     if "summary" in best:

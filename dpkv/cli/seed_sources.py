@@ -223,6 +223,7 @@ class SeedOptions:
             self.invalid,
             seed=self.seed,
             memory_limit=options.memory_bytes(self.memory_limit),
+            typed=self.columns is not None,
         )
         return sharding.divided(model, self.files, self.shard_by, self.shards)
 

@@ -12,14 +12,14 @@ from dpkv.cli.progress import ProgressBar
 from dpkv.errors import UsageError, UserInterruptError
 
 if TYPE_CHECKING:
-    from dpkv.studies import Spec, Study
+    from dpkv.paper.studies import Spec, Study
 
 _FILES = {"result.json", "result.csv", "figure.svg", "findings.md", "spec.toml"}
 
 
 def list_(as_json: options.AsJson = False) -> None:
     """List the studies, what each asks, and where its committed result is."""
-    from dpkv.studies import NAMES, load_spec
+    from dpkv.paper.studies import NAMES, load_spec
 
     specs = [load_spec(name) for name in NAMES]
     if as_json:
@@ -32,7 +32,7 @@ def list_(as_json: options.AsJson = False) -> None:
         return
     rows = [[spec.name, spec.question, f"{spec.home}/{spec.name}/"] for spec in specs]
     output.print_table("studies", ["name", "question", "committed result"], rows, n_words=3)
-    print("dpkv study run NAME takes less than a minute or so; --full runs what was committed")
+    output.say("dpkv study run NAME takes less than a minute or so; --full runs what was committed")
 
 
 def run(
@@ -55,7 +55,7 @@ def run(
 
     Example:  dpkv study run dk-means
     """
-    from dpkv.studies import load_spec, study_of
+    from dpkv.paper.studies import load_spec, study_of
 
     study, spec = study_of(name), load_spec(name)
     folder = _folder(Path(f"study-{name}") if out is None else out, resume=resume)
@@ -69,10 +69,12 @@ def run(
     if as_json:
         output.print_json(result)
         return
-    print(f"{spec.title} ({size} run)\n")
+    output.say(f"{spec.title} ({size} run)")
+    output.say()
     for sentence in result["found"]:
-        print(f"- {sentence}")
-    print(f"\nwrote {', '.join(sorted(_FILES))} to {folder}")
+        output.say(f"- {sentence}")
+    output.say()
+    output.say(f"wrote {', '.join(sorted(_FILES))} to {folder}")
 
 
 def _folder(folder: Path, *, resume: bool) -> Path:
@@ -88,7 +90,7 @@ def _folder(folder: Path, *, resume: bool) -> Path:
 
 
 def _run(study: Study, spec: Spec, size: str, folder: Path, *, resume: bool) -> dict[str, Any]:
-    from dpkv.studies.runner import CaseLog, csv_of, json_of, page_of, result_of, run_cases
+    from dpkv.paper.studies.runner import CaseLog, csv_of, json_of, page_of, result_of, run_cases
 
     settings = spec.settings(study, size)
     log = CaseLog(folder, study, settings)

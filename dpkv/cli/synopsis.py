@@ -3,51 +3,64 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpkv.cli import output
+from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import UsageError
+
+if TYPE_CHECKING:
+    from dpkv.releases import Standing
 
 SynopsisFile = Annotated[
     Path | None,
     typer.Option(
         "--synopsis",
-        help="Instead of DATA: what 'dpkv release --export-synopsis' wrote. Its centres are "
-        "covered by that release's guarantee and spend nothing.",
+        help="Instead of DATA: what 'dpkv release --export-synopsis' wrote. Its centres spend "
+        "nothing, and are covered by that release's guarantee if its record confirms the file.",
     ),
 ]
-_OUT = Path("centers-from-synopsis.csv")
+_NAME = "centers-from-synopsis"
 
 
 def seed_from_synopsis(
     path: Path, k: int, *, seed: int, out: Path | None, others: bool, as_json: bool
 ) -> None:
     """Write and show k centres of a private synopsis; ``others`` tells of options for tables."""
-    from dpkv.releases.synopsis import read_synopsis
+    from dpkv.releases import read_synopsis
 
     if others:
         raise UsageError(
             "--synopsis takes the place of DATA: only --k, --seed, --out and --json go with it."
         )
-    target = output.check_target(out or _OUT, path)
-    found = read_synopsis(path)
+    output.check_target(out or Path(f"{_NAME}.csv"), path)
+    found = read_synopsis(path, workspace=WORKSPACE)
+    standing = found.standing
+    assert standing is not None
+    out = _stamped(out, standing)
+    target = output.check_target(out, path)
     centers = found.cluster(k, rng=seed)
     output.write_centers(target, found.columns, centers)
     result: dict[str, Any] = {
         "schema_version": 1,
         "kind": "seeding-of-synopsis",
-        "releasable": found.guarantee.end_to_end,
+        "releasable": standing.kind == "confirmed",
         "release_id": found.release_id,
-        "guarantee": found.guarantee.statement,
+        "standing": standing.kind,
+        "vouched_by": list(standing.vouched_by),
+        "reason": standing.reason,
+        "guarantee": standing.statement if standing.kind == "confirmed" else None,
+        "claimed": standing.claimed,
+        "statement": standing.statement,
         "spent": 0,
         "k": k,
         "seed": seed,
         "cells": len(found.counts),
         "columns": list(found.columns),
         "centers": centers.tolist(),
-        "centers_file": str(out or _OUT),
+        "centers_file": str(out),
     }
     if as_json:
         output.print_json(result)
@@ -55,12 +68,31 @@ def seed_from_synopsis(
         _show(result)
 
 
+def _stamped(out: Path | None, standing: Standing) -> Path:
+    """Return where the centres go: a name of one's own is stamped where nothing is promised."""
+    if out is None:
+        return Path(f"{_NAME}{standing.suffix}.csv")
+    if standing.kind in ("confirmed", "unverified") or standing.suffix in out.name:
+        return out
+    return out.with_stem(f"{out.stem}{standing.suffix}")
+
+
+def _record_words(result: dict[str, Any]) -> str:
+    """Say whether a record confirms the file."""
+    if result["standing"] == "confirmed":
+        return f"confirms it, {result['reason']}"
+    if result["standing"] == "simulated":
+        return "SIMULATED, not releasable"
+    return "CONDITIONAL on the data" if result["standing"] == "conditional" else "NOT CONFIRMED"
+
+
 def _show(result: dict[str, Any]) -> None:
     rows = [
         ["centres", f"{result['k']}, of {result['cells']} private cells"],
         ["release", result["release_id"] or "without an id"],
+        ["record", _record_words(result)],
         ["budget", "nothing is spent"],
         ["file", result["centers_file"]],
     ]
     output.print_facts("centres of a private synopsis", rows)
-    print(result["guarantee"])
+    output.say(result["statement"])

@@ -25,7 +25,7 @@ from dpkv.engine.requests import Request
 from dpkv.engine.shards import FileShard, Records
 from dpkv.engine.transport import Failure, answer, opened
 from dpkv.errors import DpkvError, EngineError, ParameterError, UsageError
-from dpkv.validation import positive_finite, whole_number
+from dpkv.validation import positive_finite
 
 DEFAULT_TIMEOUT = 300.0
 _CONNECT_WITHIN = 30.0
@@ -142,7 +142,8 @@ class DaskTransport:
 
     def _result(self, node: int, future: Any) -> Any:
         try:
-            return self._awaited(future)
+            wait = partial(future.result, timeout=self._timeout)
+            return _ended(self._timeout, wait, self._waiting)
         except TimeoutError:
             raise EngineError(
                 f"node {node + 1} of {self.n_nodes} has not answered within {self._timeout:g} s: "
@@ -150,19 +151,6 @@ class DaskTransport:
             ) from None
         except (Exception, CancelledError) as error:
             raise _lost(error) from None
-
-    def _awaited(self, future: Any) -> Any:
-        """Wait with signs of life in between."""
-        deadline = time.monotonic() + self._timeout
-        while True:
-            left = deadline - time.monotonic()
-            try:
-                return future.result(timeout=max(0.0, min(left, _PATIENCE)))
-            except TimeoutError:
-                if left <= 0.0:
-                    raise
-                if self._waiting is not None:
-                    self._waiting()
 
 
 def _lost(error: BaseException) -> EngineError:
@@ -187,6 +175,7 @@ def dask_transport(
 ) -> Iterator[DaskTransport]:
     """Connect to a scheduler, or start a cluster of this machine's own, for the time of a run.
 
+    A cluster started here has TLS credentials of its own, unless ``tls`` says which to use.
     ``waiting`` is called every second while nodes are waited for.
     """
     timeout = positive_finite("timeout", timeout)
@@ -200,10 +189,11 @@ def dask_transport(
     with contextlib.ExitStack() as stack:
         address: Any = scheduler
         if scheduler is None:
+            from dpkv.engine import dask_cluster  # noqa: PLC0415 (it imports Dask)
+
+            security = dask_cluster.temporary_credentials() if security is None else security
             wanted = len(shards) if n_workers is None else n_workers
-            cluster = _local_cluster(distributed, wanted, security)
-            stack.callback(_quietly, cluster.close, timeout=_CLOSE_WITHIN)
-            address = cluster
+            address = stack.enter_context(dask_cluster.own_cluster(wanted, security))
         client = _client(distributed, address, min(timeout, _CONNECT_WITHIN), security)
         stack.callback(_quietly, client.close, timeout=_CLOSE_WITHIN)
         yield DaskTransport(client, shards, timeout, waiting)
@@ -244,21 +234,6 @@ def _check_address(scheduler: str, tls: Tls | None) -> None:
         raise ParameterError("--scheduler", f"{scheme}://host:port ({other})", scheduler)
 
 
-def _local_cluster(distributed: Any, n_workers: int, security: Any) -> Any:
-    try:
-        return distributed.LocalCluster(
-            n_workers=whole_number("workers", n_workers, at_least=1),
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address="127.0.0.1:0",
-            worker_dashboard_address=None,
-            silence_logs=logging.CRITICAL,
-            security=security,
-        )
-    except (OSError, RuntimeError, TimeoutError) as error:
-        raise EngineError(f"no cluster could be started here ({type(error).__name__}).") from None
-
-
 def _client(distributed: Any, address: Any, within: float, security: Any) -> Any:
     options = {"timeout": within, "security": security, "set_as_default": False}
     try:
@@ -287,8 +262,12 @@ def _workers(client: Any, within: float) -> list[str]:
         ) from None
 
 
-def _ended(within: float, call: Callable[[], T]) -> T:
-    """Return what ``call`` returns, or raise TimeoutError: not every wait of Dask's has an end."""
+def _ended(within: float, call: Callable[[], T], waiting: Callable[[], None] | None = None) -> T:
+    """Return what ``call`` returns, or raise TimeoutError: not every wait of Dask's has an end.
+
+    ``waiting`` is called every second meanwhile. The call itself is made once and left alone: one
+    that is cut short every second to look up would on a busy machine never get its answer.
+    """
     ends: list[Callable[[], T]] = []
 
     def run() -> None:
@@ -300,7 +279,11 @@ def _ended(within: float, call: Callable[[], T]) -> T:
 
     thread = threading.Thread(target=run, name="dpkv-dask", daemon=True)
     thread.start()
-    thread.join(within + _GRACE)
+    deadline = time.monotonic() + within + _GRACE
+    while thread.is_alive() and (left := deadline - time.monotonic()) > 0.0:
+        thread.join(min(left, _PATIENCE))
+        if waiting is not None and thread.is_alive():
+            waiting()
     if not ends:
         raise TimeoutError
     return ends[0]()

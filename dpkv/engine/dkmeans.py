@@ -110,7 +110,7 @@ def dk_private(
     ``below`` draws for the coordinator, whose picks are post-processing of noisy sums.
     """
     if peers.sizes != plan.shard_sizes:
-        raise ParameterError("plan", f"for shards of {plan.shard_sizes} records", peers.sizes)
+        raise ParameterError("plan", f"for shards of {plan.shard_sizes} records", str(peers.sizes))
     name = secrets.token_hex(16) if run is None else run
     rounds = count(1)
 

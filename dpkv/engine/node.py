@@ -107,6 +107,10 @@ class Node:
         """Number of records of the shard."""
         return len(self.working)
 
+    def admit(self, request: Any) -> Any:
+        """Return the request that is to be answered: any at all, of a node that is not bound."""
+        return request
+
     def distances(self, centers: Floats, cuts: Cuts) -> _FloatDistances:
         """Return the records' distances after the passes that ``cuts`` names."""
         check_centers(centers, cuts, self.working)
@@ -125,9 +129,12 @@ class Node:
         """Return D_t(A_i) on the grid, exactly.
 
         Centers must be points of the grid: beyond it a record could change the sum by more than the
-        squared diameter, which the noise is made for.
+        squared diameter, which the noise is made for. And all of them count: noise depends on the
+        centers and not on the cuts, so two sums of which one left some out would have the same.
         """
         check_centers(centers, cuts, self.points(grid))
+        if cuts[-1] != len(centers):
+            raise UsageError("the last of cuts must be the number of centers.")
         if not np.array_equal(grid.clip(np.asarray(centers)), centers):
             raise UsageError("centers must be points of the grid.")
         assert self._integers is not None

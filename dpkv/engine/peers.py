@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from dpkv.engine.replies import MalformedReply, Shape
 from dpkv.engine.requests import ClusterSums, Describe, Propose, Request, Spread, Sum
 from dpkv.engine.transport import Transport
-from dpkv.errors import ParameterError, UsageError
+from dpkv.errors import EngineError, ParameterError, UsageError
 from dpkv.kernels import Float64s, Floats
 from dpkv.seeding.nearest import SquaredNearest
 from dpkv.seeding.potentials import LloydResult, lloyd_iterations
@@ -25,9 +26,10 @@ class Peers:
         if not transport.n_nodes:
             raise ParameterError("shards", "at least one", 0)
         self._transport = transport
-        described = self.ask_all(Describe())
-        self.sizes = tuple(int(n_records) for n_records, _ in described)
-        widths = {n_features for _, n_features in described}
+        self._shards: list[Shape] = [Shape(0, 0)] * transport.n_nodes  # until they describe it
+        self._shards = self.ask_all(Describe())
+        self.sizes = tuple(shard.n_records for shard in self._shards)
+        widths = {shard.n_features for shard in self._shards}
         if len(widths) > 1:
             raise UsageError("the shards differ in their columns: use the same ones of each.")
         (self.n_features,) = widths
@@ -41,15 +43,31 @@ class Peers:
 
     def ask(self, node: int, request: Request) -> Any:
         """Return one node's answer."""
-        return self._transport.ask(node, request)
+        return self._accepted(node, request, self._transport.ask(node, request))
 
     def ask_all(self, request: Request) -> list[Any]:
         """Return every node's answer to the same request."""
-        return self._transport.ask_each([request] * self.n_nodes)
+        return self.ask_each([request] * self.n_nodes)
 
-    def ask_each(self, requests: list[Any]) -> list[Any]:
+    def ask_each(self, requests: Sequence[Request]) -> list[Any]:
         """Return every node's answer to its own request."""
-        return self._transport.ask_each(requests)
+        answers = self._transport.ask_each(requests)
+        if len(answers) != self.n_nodes:
+            raise EngineError(
+                f"{len(answers)} replies came from {self.n_nodes} nodes: check the transport."
+            )
+        pairs = zip(requests, answers, strict=True)
+        return [self._accepted(node, *pair) for node, pair in enumerate(pairs)]
+
+    def _accepted(self, node: int, request: Request, reply: Any) -> Any:
+        try:
+            return request.accept(reply, self._shards[node])
+        except MalformedReply:
+            raise EngineError(
+                f"node {node + 1} of {self.n_nodes} sent a malformed reply to "
+                f"{type(request).__name__}, which is not used: check that node and its version of "
+                "dpkv."
+            ) from None
 
     def place(self, index: int) -> tuple[int, int]:
         """Return the node of a record of the whole table, and its row there."""

@@ -18,14 +18,19 @@ of each other: the ratio is at most 1 + (rho - 1) / m_i (Theorem A's argument wi
 Rounds compose by addition. QED.
 
 A trusted coordinator gets exact sums, learns data, and picks node i in proportion to
-W_i = D_t(A_i) + S m_i with a public S > 0. What everybody else sees, the centers, is then eps-DP:
+W_i = D_t(A_i) + S m_i with a public S > 0. What everybody else sees, the centers and even which
+node was picked for each, is then eps-DP:
 
     eps = (k - 1) diam2^2 / (S m_min) + k log(1 + (rho - 1) / m_min).
 
-Proof. Given the centers so far, the next one has density sum_j q_j s_j(x), with q_j = W_j / W and
-s_j the mean of node j's densities. A replaced record of node i changes W_i by at most diam2^2 while
-W_i >= S m_i, so no q_j grows by more than a factor 1 + diam2^2 / (S m_min), and s_i by no more than
-1 + (rho - 1) / m_i, the other s_j not at all. log(1 + y) <= y. Round 1 picks uniformly. QED.
+Proof. Given the past, node j and center x come next with probability q_j s_j(x), with
+q_j = W_j / W and s_j the mean of node j's densities. A replaced record of node i changes W_i by at
+most diam2^2 while W_i >= S m_i, so no q_j grows by more than a factor 1 + diam2^2 / (S m_min), and
+s_i by no more than 1 + (rho - 1) / m_i, the other s_j not at all: the bound holds term by term, and
+so for the sum over j, which is all that somebody sees who does not see the picks.
+log(1 + y) <= y. Round 1 picks uniformly. QED.
+
+Both hold for a coordinator that follows the protocol; ``bound`` has nodes that see to it.
 
 Where a record may move from one shard to another, two sums and two mixtures change, sizes are no
 longer public, and nothing is promised here.
@@ -39,17 +44,27 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from dpkv.calibration.amplified import certify, float_above, round_costs, upward_decimal
+from dpkv.accounting import Step, cost_of, laplace_step
+from dpkv.accounting.exact import float_above, float_below, upward_decimal
+from dpkv.accounting.split import Split
+from dpkv.accounting.theorem_a import certify, round_costs
 from dpkv.errors import ParameterError
 from dpkv.grid import Grid
-from dpkv.mechanisms.mechanism import Step, cost_of, laplace_step, positive_or_pointless
-from dpkv.mechanisms.split import Split
+from dpkv.mechanisms.mechanism import positive_or_pointless
 from dpkv.noise import smallest_scale
-from dpkv.validation import float_below, whole_number
+from dpkv.validation import whole_number
 
 PICK_SHARE = 0.1
 """Of eps, for picking nodes: sums are over whole shards, so a little eps leaves little noise."""
 RELATION = "replace-one inside a shard"
+FOLLOWS = (
+    "the coordinator follows the protocol: one run of the plan's questions and no others; nodes "
+    "that are bound to the plan (BoundNode) see to that themselves"
+)
+TRUSTED_FOLLOWS = (
+    "the coordinator follows the protocol: one run of the plan's questions and no others, picks in "
+    "proportion to the smoothed sums, and keeps the sums to itself"
+)
 
 
 @dataclass(frozen=True)
@@ -144,6 +159,7 @@ class PrivatePlan:
             "protects_against": "the other nodes and everybody else, not the coordinator"
             if trusted
             else "the coordinator and the other nodes together, and everybody else",
+            "holds_if": TRUSTED_FOLLOWS if trusted else FOLLOWS,
             "eps_tilde": float(self.log_ratio),
             "noise_scale": self.noise_scale,
             "sum_scale": self.sum_scale,

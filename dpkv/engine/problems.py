@@ -16,7 +16,7 @@ from dpkv.engine.private_plan import PrivatePlan
 from dpkv.kernels import Floats
 from dpkv.mechanisms.mechanism import GRID_STEPS, Noise
 from dpkv.noise import SeededEntropy
-from dpkv.seeding.bounds import private_bound, protected_bound
+from dpkv.seeding.potential_bounds import private_bound, protected_bound
 from dpkv.seeding.potentials import LloydResult
 from dpkv.seeding.trials import Found, Progress, Trials
 

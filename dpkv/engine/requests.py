@@ -3,6 +3,8 @@
 A request is frozen data, all of it public to the nodes. Its answer is a function of the request,
 the shard and the node's secret alone, so asking twice gives the same answer. ``centers`` are all
 centers published so far, and ``cuts`` says after how many of them each pass was made.
+
+``answer`` runs on the node, ``accept`` on the coordinator, which believes no reply unseen.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpkv import kernels
+from dpkv.engine import replies
 from dpkv.engine.node import Cuts, Node, check_centers
+from dpkv.engine.replies import Shape
 from dpkv.grid import Grid
 from dpkv.kernels import Float64s, Floats, Integers
 from dpkv.seeding.algorithm0 import kvariates
@@ -30,6 +34,9 @@ class Request(Protocol):
     def answer(self, node: Node) -> Any:
         """Return what the node sends back."""
 
+    def accept(self, reply: Any, shard: Shape) -> Any:
+        """Return a reply of the right form, or raise ``MalformedReply``."""
+
 
 @dataclass(frozen=True, eq=False)
 class Describe:
@@ -39,6 +46,15 @@ class Describe:
         """Return m_i and d."""
         n_records, n_features = node.working.shape
         return n_records, n_features
+
+    def accept(self, reply: Any, shard: Shape | None = None) -> Shape:  # noqa: ARG002
+        """Return how large the shard is."""
+        n_records, n_features = replies.parts(reply, 2)
+        most = replies.MOST_RECORDS
+        return Shape(
+            replies.whole(n_records, at_least=1, at_most=most),
+            replies.whole(n_features, at_least=1, at_most=most),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +67,10 @@ class Sum:
     def answer(self, node: Node) -> float:
         """Return the summed squared distances to the nearest centers."""
         return node.distances(self.centers, self.cuts).total
+
+    def accept(self, reply: Any, shard: Shape) -> float:  # noqa: ARG002
+        """Return the sum, checked."""
+        return replies.total(reply)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +96,10 @@ class Propose:
         row = distances.propose(share, pending, 0.0)
         return row if self.tell_row else min(row, 0)
 
+    def accept(self, reply: Any, shard: Shape) -> int:
+        """Return the row, checked."""
+        return replies.whole(reply, at_least=-1, at_most=shard.n_records - 1)
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
@@ -86,6 +110,10 @@ class Row:
     def answer(self, node: Node) -> Float64s:
         """Return the record."""
         return np.asarray(node.working[self.row], dtype=np.float64)
+
+    def accept(self, reply: Any, shard: Shape) -> Float64s:
+        """Return the record, checked."""
+        return replies.floats(reply, shard.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +127,10 @@ class UniformRecord:
         """Return a record, always the same for a round of a run."""
         row = node.entropy("uniform record", self.run, self.round).below(node.n_records)
         return np.asarray(node.working[row], dtype=np.float64)
+
+    def accept(self, reply: Any, shard: Shape) -> Float64s:
+        """Return the record, checked."""
+        return replies.floats(reply, shard.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +150,10 @@ class NoisyRecord:
         record = points[entropy.below(len(points))].tolist()
         noisy = [value + entropy.laplace(self.scale) for value in record]
         return np.asarray([max(-FARTHEST, min(FARTHEST, value)) for value in noisy], np.int64)
+
+    def accept(self, reply: Any, shard: Shape) -> Integers:  # noqa: ARG002
+        """Return the noisy point, checked."""
+        return replies.integers(reply, self.grid.n_features, farthest=FARTHEST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +176,10 @@ class NoisySum:
         entropy = node.grid_entropy(self.grid, "noisy sum", *asked)
         return total + entropy.laplace(self.scale)
 
+    def accept(self, reply: Any, shard: Shape) -> int:  # noqa: ARG002
+        """Return the noisy sum, checked; noise may take it below zero."""
+        return replies.whole(reply, at_least=None if self.scale else 0)
+
 
 @dataclass(frozen=True, eq=False)
 class ClusterSums:
@@ -152,6 +192,16 @@ class ClusterSums:
         check_centers(self.centers, (len(self.centers),), node.working)
         return kernels.clusters(node.working, self.centers)
 
+    def accept(self, reply: Any, shard: Shape) -> tuple[Float64s, Float64s, float]:
+        """Return the sums, the counts and the potential, checked."""
+        sums, counts, potential = replies.parts(reply, 3)
+        k = len(self.centers)
+        return (
+            replies.floats(sums, k, shard.n_features),
+            replies.weights(counts, k),
+            replies.total(potential),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Spread:
@@ -161,6 +211,10 @@ class Spread:
         """Return the summed squared distances to the shard's own mean."""
         sums, masses, _ = kernels.clusters(node.working, node.working[:1])
         return kernels.clusters(node.working, sums / masses[:, np.newaxis])[2]
+
+    def accept(self, reply: Any, shard: Shape) -> float:  # noqa: ARG002
+        """Return the sum, checked."""
+        return replies.total(reply)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,10 +229,14 @@ class Oversample:
 
     def answer(self, node: Node) -> Float64s:
         """Return the records taken."""
-        rng = node.entropy("oversample", self.run, self.round).generator()
+        rng = np.random.default_rng(node.entropy("oversample", self.run, self.round).coins())
         nearest = node.distances(self.centers, self.cuts).nearest
         taken = rng.random(len(nearest)) < self.rate * nearest
         return node.working[taken].astype(np.float64)
+
+    def accept(self, reply: Any, shard: Shape) -> Float64s:
+        """Return the records, checked."""
+        return replies.floats(reply, None, shard.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +249,10 @@ class LocalCost:
     def answer(self, node: Node) -> float:
         """Return the potential of the node's own centers."""
         return local_solution(node, self.n_clusters, self.run)[1]
+
+    def accept(self, reply: Any, shard: Shape) -> float:  # noqa: ARG002
+        """Return the cost, checked."""
+        return replies.total(reply)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +274,7 @@ class CoresetSample:
         counts = np.bincount(labels, minlength=len(centers)).astype(np.float64)
         if not total or not self.size:
             return centers.astype(np.float64), counts
-        rng = node.entropy("coreset", self.run).generator()
+        rng = np.random.default_rng(node.entropy("coreset", self.run).coins())
         rows = rng.choice(
             len(costs), self.size, p=costs.astype(np.float64) / costs.sum(dtype=float)
         )
@@ -223,10 +285,16 @@ class CoresetSample:
         points = np.concatenate([node.working[rows], centers]).astype(np.float64)
         return points, np.concatenate([weights, np.maximum(counts - sampled, 0.0)])
 
+    def accept(self, reply: Any, shard: Shape) -> tuple[Float64s, Float64s]:
+        """Return the points and their weights, checked."""
+        points, weights = replies.parts(reply, 2)
+        found = replies.floats(points, None, shard.n_features)
+        return found, replies.weights(weights, len(found))
+
 
 def local_solution(node: Node, n_clusters: int, run: str) -> tuple[Floats, float]:
     """Return the node's own k-means: always the same for a run."""
-    rng = node.entropy("local solution", run).generator()
+    rng = np.random.default_rng(node.entropy("local solution", run).coins())
     k = min(n_clusters, node.n_records)
     end = lloyd(
         node.working, kvariates(node.working, k, rng=rng).centers, max_iterations=_LOCAL_STEPS

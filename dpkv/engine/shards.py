@@ -51,6 +51,8 @@ class FileShard:
     seed: int | None = None
     number: int = 0
     memory_limit: int = MEMORY_LIMIT
+    typed: bool = True
+    """Whether a person named the columns; names that a table lent them are not shown."""
 
     def load(self) -> Records:
         """Read the table, bring it into its domain, and keep the part, not the whole."""
@@ -60,7 +62,7 @@ class FileShard:
         return Records(part.original.copy(), part.working.copy())
 
     def _whole(self) -> Records:
-        source = open_table(self.path, columns=self.columns, header=self.header)
+        source = open_table(self.path, columns=self.columns, header=self.header, typed=self.typed)
         prepared = prepare(
             source,
             bounds=self.domain,

@@ -9,7 +9,10 @@ from typing import Any, Protocol
 
 from dpkv.engine.node import Node
 from dpkv.engine.requests import Request
-from dpkv.errors import DpkvError, EngineError
+from dpkv.errors import DpkvError, EngineError, UsageError
+
+_EXIT_CODES = (EngineError.exit_code, UsageError.exit_code)
+"""What a node may end a command with: never as if all were well."""
 
 
 class Transport(Protocol):
@@ -39,7 +42,7 @@ def answer(node: Node, request: Request) -> Any:
     """
     try:
         with node.lock:
-            return request.answer(node)
+            return node.admit(request).answer(node)
     except DpkvError as error:
         return Failure(str(error), error.exit_code)
     except Exception as error:
@@ -53,8 +56,9 @@ def answer(node: Node, request: Request) -> Any:
 def opened(reply: Any) -> Any:
     """Return an answer, or raise what a node could not do."""
     if isinstance(reply, Failure):
-        error = EngineError(reply.sentence)
-        error.exit_code = reply.exit_code
+        error = EngineError(str(reply.sentence))
+        if reply.exit_code in _EXIT_CODES:
+            error.exit_code = reply.exit_code
         raise error
     return reply
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sqlite3
-import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields, replace
 from datetime import UTC, datetime
@@ -14,12 +13,12 @@ from pathlib import Path
 
 from dpkv.errors import BrokenLedgerError, LedgerError
 from dpkv.ledger.entries import BEFORE_THE_FIRST, Entry, entry_digest, fault
-from dpkv.workspace import check_private, private_folder
+from dpkv.ledger.quotes import Quote, quoted_entries
+from dpkv.unfinished import remove_abandoned, unfinished_folder
+from dpkv.workspace import check_private, is_own_file, private_folder
 
 _APPLICATION_ID = int.from_bytes(b"dpkv", "big")
-_SCHEMA_VERSION = 2
-_WITHOUT_DELTA = 1
-"""The schema from before charges had a delta: read as it is, given the column when written to."""
+_SCHEMA_VERSION = 3
 _BUSY_SECONDS = 60.0
 _JOURNALS = ("-wal", "-shm", "-journal")
 
@@ -34,7 +33,8 @@ CREATE TABLE entries (
   neighbours TEXT CHECK (neighbours IN ('replace-one', 'add-remove')),
   plan_digest TEXT, record_digest TEXT,
   created TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL,
-  atto_delta INTEGER NOT NULL DEFAULT 0 CHECK (atto_delta >= 0),
+  atto_delta INTEGER NOT NULL CHECK (atto_delta >= 0),
+  salt TEXT NOT NULL,
   UNIQUE (kind, release_id)
 ) STRICT;
 CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), writes INTEGER NOT NULL) STRICT;
@@ -52,6 +52,8 @@ PRAGMA user_version = {_SCHEMA_VERSION};
 """
 
 _RESTORE = "restore a backup of the workspace, and never delete the ledger"
+_SALT_BYTES = 16
+_UNFINISHED = ".ledger-"
 _REASONS = {
     sqlite3.SQLITE_READONLY: "is read-only: make the file, its folder and the disk writable",
     sqlite3.SQLITE_FULL: "cannot be written, as the disk is full: make room",
@@ -66,11 +68,6 @@ _REASONS = {
 
 _COLUMNS = ", ".join(field.name for field in fields(Entry))
 _SELECT = f"SELECT {_COLUMNS} FROM entries ORDER BY number"
-_SELECT_WITHOUT_DELTA = _SELECT.replace("atto_delta", "0 AS atto_delta")
-_ADD_DELTA = (
-    "ALTER TABLE entries ADD COLUMN atto_delta INTEGER NOT NULL DEFAULT 0 CHECK (atto_delta >= 0)",
-    f"PRAGMA user_version = {_SCHEMA_VERSION}",
-)
 _INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES ({', '.join('?' for _ in fields(Entry))})"
 
 
@@ -82,31 +79,52 @@ class Database:
         self.path = workspace / "ledger.sqlite"
 
     def read(self, *, thorough: bool) -> tuple[Entry, ...]:
-        """Return the whole chain, checked; nothing where there is no ledger."""
+        """Return the whole chain, checked; nothing where there is no ledger.
+
+        A ``thorough`` reading also asks SQLite, and compares the chain with the kept releases.
+        """
         with self._failures_told():
-            if not self._is_there():
-                return ()
-            with self._opened() as db:
-                chain = self.chain(db)
-                if thorough and (found := _pragma(db, "integrity_check(1)")) != "ok":
-                    raise BrokenLedgerError(
-                        f"the ledger {self.path} is damaged ({found}): {_RESTORE}."
-                    )
-                return chain
+            quotes = quoted_entries(self.workspace) if thorough else ()
+            chain = self._read_chain(thorough=thorough) if self._is_there() else ()
+            self._check_quotes(quotes, chain)
+            return chain
+
+    def _read_chain(self, *, thorough: bool) -> tuple[Entry, ...]:
+        with self._opened() as db:
+            chain = self._chain(db)
+            if thorough and (found := _pragma(db, "integrity_check(1)")) != "ok":
+                raise BrokenLedgerError(f"the ledger {self.path} is damaged ({found}): {_RESTORE}.")
+            return chain
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """Open the ledger for one transaction, which anything but a clean end undoes."""
+    def writing(self) -> Iterator[tuple[sqlite3.Connection, tuple[Entry, ...]]]:
+        """Open the ledger for one transaction, which anything but a clean end undoes.
+
+        Yields the connection and the chain, which is whole and has what kept releases quote.
+        """
         with self._failures_told():
+            # Before the chain is read: what is kept by then was charged by then, in any process.
+            quotes = quoted_entries(self.workspace)
             if not self._is_there():
+                self._check_quotes(quotes, ())
                 self._create()
             with self._opened() as db:
                 db.execute("BEGIN IMMEDIATE")  # locks before it reads: no two charges overlap
-                if _pragma(db, "user_version") == _WITHOUT_DELTA:
-                    for statement in _ADD_DELTA:  # undone with the transaction
-                        db.execute(statement)
-                yield db
+                chain = self._chain(db)
+                self._check_quotes(quotes, chain)
+                yield db, chain
                 db.execute("COMMIT")  # closing without it rolls back, Ctrl-C included
+
+    def _check_quotes(self, quotes: Sequence[Quote], chain: Sequence[Entry]) -> None:
+        """Refuse a ledger that was rolled back or begun anew beside the releases it paid for."""
+        digests = [entry.digest for entry in chain]
+        for quote in sorted(quotes, key=lambda quote: quote.number):
+            if quote.digest not in digests[quote.number - 1 : quote.number]:
+                raise BrokenLedgerError(
+                    f"the ledger {self.path} lacks entry {quote.number} as the kept release "
+                    f"{quote.path} quotes it, so it was rolled back, replaced or begun anew: "
+                    "restore a ledger that is as new as its releases, and never delete it."
+                )
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -114,11 +132,10 @@ class Database:
         with _connection(uri) as db:
             if _pragma(db, "application_id") != _APPLICATION_ID:
                 raise LedgerError(f"the ledger {self.path} is another program's file: {_RESTORE}.")
-            known = _WITHOUT_DELTA, _SCHEMA_VERSION
-            if (version := _pragma(db, "user_version")) not in known:
+            if (version := _pragma(db, "user_version")) != _SCHEMA_VERSION:
                 raise LedgerError(
                     f"the ledger {self.path} has schema version {version}, and this dpkv reads "
-                    f"versions up to {_SCHEMA_VERSION}: use the version of dpkv that wrote it."
+                    f"version {_SCHEMA_VERSION} alone: use the version of dpkv that wrote it."
                 )
             yield db
 
@@ -129,17 +146,26 @@ class Database:
         except FileNotFoundError:
             return False
         # The journals first: a ledger that another process makes meanwhile is no missing one.
-        journals = [_is_own_file(Path(f"{self.path}{end}"), writable=True) for end in _JOURNALS]
-        there = _is_own_file(self.path)
+        journals = [self._is_own_file(end, writable=True) for end in _JOURNALS]
+        there = self._is_own_file()
         if any(journals) and not there:
             raise LedgerError(f"the ledger {self.path} is gone, its journal is not: {_RESTORE}.")
         return there
 
+    def tidy(self) -> None:
+        """Remove what runs left that were killed while they made the ledger."""
+        remove_abandoned(self.workspace, _UNFINISHED)
+
+    def _is_own_file(self, end: str = "", *, writable: bool = False) -> bool:
+        # A journal copies the mode of its ledger, and must not stay read-only when that is not.
+        return is_own_file(Path(f"{self.path}{end}"), writable=writable, error=LedgerError)
+
     def _create(self) -> None:
         """Make an empty ledger elsewhere and link it into place: there is never half of one."""
         private_folder(self.workspace, ".")
-        with tempfile.TemporaryDirectory(dir=self.workspace, prefix=".ledger-") as folder:
-            path = Path(folder).absolute() / "new.sqlite"
+        new = self.workspace / f"{_UNFINISHED}{secrets.token_hex(8)}"
+        with unfinished_folder(new) as folder:
+            path = folder.absolute() / "new.sqlite"
             with _connection(path.as_uri()) as db:
                 db.execute("PRAGMA journal_mode=WAL")
                 db.executescript(_SCHEMA)
@@ -157,6 +183,9 @@ class Database:
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the plain code
             reason = _REASONS.get(code, f"cannot be used ({error}): {_RESTORE}")
+        except UnicodeError:  # in what SQLite says of a damaged file
+            code = sqlite3.SQLITE_CORRUPT
+            reason = _REASONS[code]
         except OSError as error:
             reason = f"cannot be used: {error.strerror or error}; mend its folder or its disk first"
         else:
@@ -165,13 +194,11 @@ class Database:
         kind = BrokenLedgerError if broken else LedgerError
         raise kind(f"the ledger {self.path} {reason}.")
 
-    def chain(self, db: sqlite3.Connection) -> tuple[Entry, ...]:
+    def _chain(self, db: sqlite3.Connection) -> tuple[Entry, ...]:
         """Read every entry, or refuse at the first that breaks the chain."""
         chain: list[Entry] = []
         previous = BEFORE_THE_FIRST
-        old = _pragma(db, "user_version") == _WITHOUT_DELTA
-        rows = db.execute(_SELECT_WITHOUT_DELTA if old else _SELECT).fetchall()
-        for number, row in enumerate(rows, start=1):
+        for number, row in enumerate(db.execute(_SELECT).fetchall(), start=1):
             entry = Entry(*row)
             if (wrong := fault(entry, number, previous)) is not None:
                 raise BrokenLedgerError(
@@ -190,31 +217,19 @@ def _connection(uri: str) -> Iterator[sqlite3.Connection]:
         raise LedgerError("the ledger needs SQLite 3.37 or newer: use a newer Python.")
     db = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
     with contextlib.closing(db):
+        db.text_factory = _text
         db.execute("PRAGMA synchronous=FULL")
         db.execute("PRAGMA fullfsync=ON")  # macOS: a plain fsync stops at the drive's cache
         yield db
 
 
+def _text(contents: bytes) -> str:
+    """Return text as it is; damaged text as some other, whose digest will not fit."""
+    return contents.decode("utf-8", errors="replace")
+
+
 def _pragma(db: sqlite3.Connection, name: str) -> object:
     return db.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-def _is_own_file(path: Path, *, writable: bool = False) -> bool:
-    """Tell whether a file is there, refusing what is not a plain file of this user's own.
-
-    A journal copies the mode of its ledger, and must not stay read-only when that no longer is.
-    """
-    try:
-        status = path.lstat()
-        if not stat.S_ISREG(status.st_mode):
-            raise LedgerError(f"{path} must be a plain file: find out who put it there.")
-        if hasattr(os, "getuid") and status.st_uid != os.getuid():
-            raise LedgerError(f"{path} belongs to another user: find out who put it there.")
-        if status.st_mode & 0o077 or (writable and not status.st_mode & stat.S_IWUSR):
-            path.chmod(0o600)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def append(db: sqlite3.Connection, chain: Sequence[Entry], draft: Entry) -> Entry:
@@ -223,6 +238,7 @@ def append(db: sqlite3.Connection, chain: Sequence[Entry], draft: Entry) -> Entr
         draft,
         number=len(chain) + 1,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        salt=secrets.token_hex(_SALT_BYTES),
         previous=chain[-1].digest if chain else BEFORE_THE_FIRST,
     )
     entry = replace(placed, digest=entry_digest(placed))

@@ -6,17 +6,19 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Literal
 
+from dpkv.accounting.exact import ABOVE_ROUNDING, downward, upward
 from dpkv.errors import BudgetError, ParameterError, UsageError
 from dpkv.validation import LARGEST_EPS
 
 NEIGHBOURS = ("replace-one", "add-remove")
+NAMED = "name:"
+"""How the ledger's name of a data set begins where a person chose it; others are fingerprints."""
 BEFORE_THE_FIRST = "0" * 64
 _BILLIONTH = Decimal("1e-9")
 _ATTO = Decimal(10**18)
-_ABOVE_ROUNDING = Decimal(10**50 + 1).scaleb(-50, Context(prec=60))
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class Entry:
     previous: str
     digest: str
     atto_delta: int = 0
-    """Billionths of billionths of the delta that counts; digested only where it is not 0."""
+    """Billionths of billionths of the delta that counts."""
+    salt: str = ""
+    """128 random bits: a published digest confirms no guess of the other fields without them."""
 
     @property
     def eps(self) -> Decimal:
@@ -93,11 +97,11 @@ def delta_charge_units(delta: Decimal, eps: Decimal, neighbours: str) -> int:
         raise ParameterError("neighbours", f"one of {', '.join(NEIGHBOURS)}", neighbours)
     if delta == 0:
         return 0
-    context = Context(prec=60, rounding=ROUND_CEILING, traps=[])
+    context = upward(traps=False)
     times = Decimal(1)
     if neighbours == "add-remove":
         # Decimal's exp rounds to nearest whatever the context, hence the last factor.
-        times = context.multiply(context.add(times, context.exp(eps)), _ABOVE_ROUNDING)
+        times = context.multiply(context.add(times, context.exp(eps)), ABOVE_ROUNDING)
     units = context.multiply(context.multiply(delta, times), _ATTO)
     return int(min(units, _ATTO).to_integral_value(ROUND_CEILING, context=context))
 
@@ -106,7 +110,7 @@ def delta_budget_units(delta: Decimal) -> int:
     """Return the units of 1e-18 of a budget's delta, rounded down."""
     if not delta.is_finite() or not 0 <= delta < 1:
         raise ParameterError("delta", "at least 0 and below 1", str(delta))
-    context = Context(prec=60, rounding=ROUND_FLOOR, traps=[])
+    context = downward(traps=False)
     return int(context.multiply(delta, _ATTO).to_integral_value(ROUND_FLOOR, context=context))
 
 
@@ -119,7 +123,7 @@ def _units(eps: Decimal, times: int, rounding: str) -> int:
     if not eps.is_finite() or not 0 < eps <= LARGEST_EPS:
         raise ParameterError("eps", f"a number above 0 and at most {LARGEST_EPS}", str(eps))
     # 60 digits reach far below a billionth, so rounding the product first cannot pass over one.
-    context = Context(prec=60, rounding=rounding, traps=[])
+    context = (upward if rounding == ROUND_CEILING else downward)(traps=False)
     product = context.multiply(eps, Decimal(times))
     return int(product.quantize(_BILLIONTH, context=context).scaleb(9, context))
 
@@ -143,8 +147,6 @@ def _decimal(units: int, places: int) -> Decimal:
 def entry_digest(entry: Entry) -> str:
     """Return the SHA-256 of the canonical JSON of every field but the digest; truth is 0 or 1."""
     known = {name: value for name, value in vars(entry).items() if name != "digest"}
-    if entry.atto_delta == 0:  # entries from before there was a delta keep their digests
-        del known["atto_delta"]
     if isinstance(entry.end_to_end, bool):
         known["end_to_end"] = int(entry.end_to_end)
     # ``default``: a value that no entry may have must fail the comparison, not the encoder.
@@ -179,7 +181,9 @@ def fault(entry: Entry, number: int, previous: str) -> str | None:
 
 def same_release(entry: Entry, wanted: Entry) -> Entry:
     """Return the earlier charge of the same release; the label is for people and may differ."""
-    placed = replace(entry, number=0, label=wanted.label, created="", previous="", digest="")
+    placed = replace(
+        entry, number=0, label=wanted.label, created="", previous="", digest="", salt=""
+    )
     if placed != wanted:
         raise UsageError(
             f"release id {entry.release_id!r} was charged for another release (entry "
@@ -209,6 +213,31 @@ def check_affordable(chain: Sequence[Entry], wanted: Entry) -> None:
             doubled=doubled,
             what="delta",
         )
+
+
+def mixed_relations(
+    entries: Sequence[Entry], dataset: str, neighbours: str, release_id: str
+) -> str | None:
+    """Return what to say before an account is charged for releases under both relations.
+
+    The sum stays right, for replace-one neighbours. But a replace-one release publishes the number
+    of records, which is what an add-remove release protects.
+    """
+    charges = [entry for entry in entries if entry.kind == "charge"]
+    if any(entry.release_id == release_id for entry in charges):
+        return None  # charged before
+    if not {entry.neighbours for entry in charges if entry.dataset == dataset} - {neighbours}:
+        return None
+    together = "all of them together are private for replace-one neighbours alone"
+    if neighbours == "replace-one":
+        return (
+            "this replace-one release publishes the number of records, which earlier add-remove "
+            f"releases charged to the same account keep private: {together}"
+        )
+    return (
+        "earlier replace-one releases charged to the same account published the number of records, "
+        f"which an add-remove release would keep private: {together}"
+    )
 
 
 def _totals(entries: Sequence[Entry], dataset: str) -> tuple[Entry | None, int, int]:

@@ -21,6 +21,7 @@ from dpkv.ledger.entries import (
     delta_charge_units,
     draft,
     identifier,
+    mixed_relations,
     same_release,
 )
 
@@ -45,9 +46,9 @@ class Ledger:
 
     def prepare(self) -> None:
         """Make the ledger where there is none, check it, and prove that it can be written."""
-        with self._database.writing() as db:
-            self._database.chain(db)
+        with self._database.writing() as (db, _):
             count_write(db)
+        self._database.tidy()
 
     def charge(
         self,
@@ -72,21 +73,32 @@ class Ledger:
             plan_digest=plan_digest,
             atto_delta=delta_charge_units(delta, eps, neighbours),
         )
-        with self._database.writing() as db:
-            chain = self._database.chain(db)
+        with self._database.writing() as (db, chain):
             charged = _find(chain, "charge", release_id)
             if charged is not None:
                 return same_release(charged, wanted)
             check_affordable(chain, wanted)
             return append(db, chain, wanted)
 
+    def mixed_relations(self, *, release_id: str, dataset: str, neighbours: str) -> str | None:
+        """Return what to say before this charge, where it mixes relations on one account."""
+        return mixed_relations(self.entries(), dataset, neighbours, release_id)
+
+    def check(self, *, dataset: str, eps: Decimal, delta: Decimal = _PURE, neighbours: str) -> None:
+        """Refuse what the budget has not enough left for; nothing is charged or set aside."""
+        wanted = replace(
+            draft("charge", dataset, "", charge_units(eps, neighbours)),
+            neighbours=neighbours,
+            atto_delta=delta_charge_units(delta, eps, neighbours),
+        )
+        check_affordable(self.entries(), wanted)
+
     def keep(self, *, release_id: str, record_digest: str) -> Entry:
         """Note the one record of a release that was charged, before anybody sees it.
 
         Refuses where another record of that release has been kept already.
         """
-        with self._database.writing() as db:
-            chain = self._database.chain(db)
+        with self._database.writing() as (db, chain):
             charged = _find(chain, "charge", release_id)
             if charged is None:
                 raise UsageError(f"release {release_id!r} was not charged: it cannot be kept.")
@@ -114,8 +126,8 @@ class Ledger:
             draft("budget", dataset, label, budget_units(eps)),
             atto_delta=delta_budget_units(delta),
         )
-        with self._database.writing() as db:
-            return append(db, self._database.chain(db), budget)
+        with self._database.writing() as (db, chain):
+            return append(db, chain, budget)
 
     def account(self, dataset: str) -> Account:
         """Return what a data set has spent and has left."""
@@ -143,7 +155,7 @@ class Ledger:
     def verify(self) -> int:
         """Return the number of entries, or refuse naming the first entry that does not check out.
 
-        A removed tail is not found: compare with a published record (see the module's docstring).
+        A removed tail is found only where a kept or published release quotes a digest from there.
         """
         return len(self._database.read(thorough=True))
 

@@ -1,44 +1,65 @@
-"""Mechanisms: what can be released, each a frozen description with its proof and one way to run."""
+"""Mechanisms: what can be released, each a frozen description with its prices and its program.
 
-from dpkv.mechanisms.bounds import PrivateBounds
-from dpkv.mechanisms.catalogue import (
-    AUTO,
-    MECHANISMS,
-    calibrated,
-    check_request,
-    describe,
-    from_description,
-)
-from dpkv.mechanisms.choice import Choice, choose
-from dpkv.mechanisms.gupt import Gupt
-from dpkv.mechanisms.kvariates import Algorithm0, Forgy, KVariates, Laplace, Published
-from dpkv.mechanisms.lloyd import Lloyd
-from dpkv.mechanisms.mechanism import Mechanism, Neighbours, Noise, Step, as_neighbours
-from dpkv.mechanisms.split import Split
-from dpkv.mechanisms.synopsis import Synopsis
+What is not asked for is not imported, so that ``--help`` can read the names at once.
+"""
 
-__all__ = [
-    "AUTO",
-    "MECHANISMS",
-    "Algorithm0",
-    "Choice",
-    "Forgy",
-    "Gupt",
-    "KVariates",
-    "Laplace",
-    "Lloyd",
-    "Mechanism",
-    "Neighbours",
-    "Noise",
-    "PrivateBounds",
-    "Published",
-    "Split",
-    "Step",
-    "Synopsis",
-    "as_neighbours",
-    "calibrated",
-    "check_request",
-    "choose",
-    "describe",
-    "from_description",
-]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from dpkv.mechanisms.registry import AUTO, MECHANISMS
+
+if TYPE_CHECKING:
+    from dpkv.accounting import Neighbours as Neighbours
+    from dpkv.accounting import Step as Step
+    from dpkv.accounting import as_neighbours as as_neighbours
+    from dpkv.accounting.split import Split as Split
+    from dpkv.mechanisms.choice import Choice as Choice
+    from dpkv.mechanisms.choice import choose as choose
+    from dpkv.mechanisms.gupt import Gupt as Gupt
+    from dpkv.mechanisms.kvariates import Algorithm0 as Algorithm0
+    from dpkv.mechanisms.kvariates import Forgy as Forgy
+    from dpkv.mechanisms.kvariates import KVariates as KVariates
+    from dpkv.mechanisms.kvariates import Laplace as Laplace
+    from dpkv.mechanisms.kvariates import Published as Published
+    from dpkv.mechanisms.lloyd import Lloyd as Lloyd
+    from dpkv.mechanisms.mechanism import Mechanism as Mechanism
+    from dpkv.mechanisms.mechanism import Noise as Noise
+    from dpkv.mechanisms.mechanism import Outcome as Outcome
+    from dpkv.mechanisms.mechanism import Terms as Terms
+    from dpkv.mechanisms.private_bounds import PrivateBounds as PrivateBounds
+    from dpkv.mechanisms.registry import calibrated as calibrated
+    from dpkv.mechanisms.registry import check_request as check_request
+    from dpkv.mechanisms.registry import describe as describe
+    from dpkv.mechanisms.registry import for_terms as for_terms
+    from dpkv.mechanisms.registry import from_description as from_description
+    from dpkv.mechanisms.synopsis import Synopsis as Synopsis
+
+_HOME = {
+    "dpkv.accounting": ("Neighbours", "Step", "as_neighbours"),
+    "dpkv.mechanisms.private_bounds": ("PrivateBounds",),
+    "dpkv.mechanisms.choice": ("Choice", "choose"),
+    "dpkv.mechanisms.gupt": ("Gupt",),
+    "dpkv.mechanisms.kvariates": ("Algorithm0", "Forgy", "KVariates", "Laplace", "Published"),
+    "dpkv.mechanisms.lloyd": ("Lloyd",),
+    "dpkv.mechanisms.mechanism": ("Mechanism", "Noise", "Outcome", "Terms"),
+    "dpkv.mechanisms.registry": (
+        "calibrated",
+        "check_request",
+        "describe",
+        "for_terms",
+        "from_description",
+    ),
+    "dpkv.accounting.split": ("Split",),
+    "dpkv.mechanisms.synopsis": ("Synopsis",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = ["AUTO", "MECHANISMS", *_MODULE_OF]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'dpkv.mechanisms' has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)

@@ -1,13 +1,8 @@
 """GUPT's k-means (Mohan et al., SIGMOD 2012): average the centers of many blocks, add noise once.
 
-The shuffled records are cut into l = floor(m^0.4) blocks. k-means runs on each without privacy; its
-centers are sorted by the first column so that they line up, rounded to the grid and clipped to the
-domain. The sum over blocks gets discrete Laplace noise, and is divided by l afterwards.
-
-Proof "sensitivity". The partition does not depend on the records' values. Replacing one record
-changes one block, hence k grid points by at most diam1 each: the summed integers have L1
-sensitivity k diam1, whatever k-means does inside a block. Noise of scale b costs k diam1 / b.
-Dividing by l, rounding and clipping are post-processing.
+The shuffled records are cut into l = floor(m^0.4) blocks, and one question asks for the sum of the
+blocks' k-means centers (``records/questions/blocks.py`` has the proof). The noisy sum is divided by
+l afterwards, which is post-processing, as rounding and clipping are.
 
 All of eps goes to the noise: bounds are known, or were paid for separately. In the original two
 thirds of it went to estimating ranges.
@@ -16,32 +11,30 @@ thirds of it went to estimating ranges.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
 
+from dpkv.accounting import Neighbours, Step
+from dpkv.accounting.exact import float_below
 from dpkv.grid import Grid
-from dpkv.kernels import Integers
-from dpkv.mechanisms.kvariates import NEEDS_PUBLIC_M
 from dpkv.mechanisms.mechanism import (
     GRID_STEPS,
     Mechanism,
-    Neighbours,
     Noise,
+    Outcome,
     Proof,
-    Step,
-    laplace_step,
+    Terms,
     positive_or_pointless,
-    refuse_add_remove,
 )
-from dpkv.noise import Entropy, smallest_scale
-from dpkv.seeding.instances import kmeans_plusplus
-from dpkv.seeding.potentials import lloyd
-from dpkv.validation import float_below, whole_number
+from dpkv.noise import smallest_scale
+from dpkv.records.questions import Ask, BlockCenters, block_centers_step
+from dpkv.validation import MOST_RECORDS, whole_number
 
-_LLOYD_STEPS = 20
+_SEED_BITS = 62
 
 
 def block_number(n_records: int) -> int:
@@ -65,13 +58,26 @@ class Gupt(Mechanism):
 
     name: ClassVar[str] = "gupt"
     title: ClassVar[str] = "GUPT: averaged k-means of blocks, all of eps on the noise"
+    why: ClassVar[str] = "one record changes one block"
+    relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
+    note: ClassVar[str] = (
+        "bounds are known, so all of eps goes to the noise; in the original two thirds of it go to "
+        "estimating ranges"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_add_remove(self.name, self.neighbours, NEEDS_PUBLIC_M)
-        whole_number("n_records", self.n_records, at_least=1)
-        whole_number("n_blocks", self.n_blocks, at_least=1)
+        whole_number("n_records", self.n_records, at_least=1, at_most=MOST_RECORDS)
+        whole_number("n_blocks", self.n_blocks, at_least=1, at_most=self.n_records)
         positive_or_pointless(self.noise_scale, self.grid)
+
+    @classmethod
+    def for_terms(cls, terms: Terms) -> Gupt:
+        """Return the mechanism that costs at most eps."""
+        assert terms.n_records is not None
+        return cls.calibrated(
+            terms.eps, n_records=terms.n_records, n_clusters=terms.n_clusters, grid=terms.grid
+        )
 
     @classmethod
     def calibrated(cls, eps: Decimal, *, n_records: int, n_clusters: int, grid: Grid) -> Gupt:
@@ -95,10 +101,9 @@ class Gupt(Mechanism):
         """m, which decides the number of blocks."""
         return self.n_records
 
-    def steps(self) -> tuple[Step, ...]:
+    def schedule(self) -> Iterator[Step]:
         """Return the one sum that noise is added to."""
-        name = f"the sum of the centres of {self.n_blocks} blocks"
-        return (laplace_step(name, self.n_clusters * self.grid.diam1, self.noise_scale),)
+        yield block_centers_step(self.n_clusters, self.grid, self.n_blocks, self.noise_scale)
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of the sum; the average has ``n_blocks`` times less."""
@@ -113,27 +118,16 @@ class Gupt(Mechanism):
             "n_blocks": self.n_blocks,
         }
 
-    def _run(self, points: Integers, entropy: Entropy) -> Integers:
-        rng = entropy.generator()
-        order = rng.permutation(len(points))
-        sums = np.zeros((self.n_clusters, self.grid.n_features), np.int64)
-        # A block has randomness of its own, so that what one does cannot change another.
-        blocks = zip(np.array_split(order, self.n_blocks), rng.spawn(self.n_blocks), strict=True)
-        for rows, block_rng in blocks:
-            sums += self._block_centers(points[np.sort(rows)], block_rng)
-        noisy = entropy.add_laplace(sums, self.noise_scale)
-        return np.floor_divide(noisy + self.n_blocks // 2, self.n_blocks)
+    def _predicted_error(self, n_records: int) -> float:  # noqa: ARG002
+        """The noise counts over the blocks; every further cluster loses half of the domain.
 
-    def _block_centers(self, block: Integers, rng: np.random.Generator) -> Integers:
-        """Return k grid points for a block, in order of the first column.
-
-        A block with fewer records than centers, which depends on public numbers alone, fills up
-        with the domain's middle.
+        Clusters line up only where there are few.
         """
-        found = min(self.n_clusters, len(block))
-        values = block.astype(np.float64)
-        seeds, _ = kmeans_plusplus(values, found, rng=rng)
-        ends = lloyd(values, seeds, max_iterations=_LLOYD_STEPS).centers
-        centers = np.tile(self.grid.middle, (self.n_clusters, 1))
-        centers[:found] = self.grid.clip(np.rint(ends).astype(np.int64))
-        return np.asarray(centers[np.lexsort(centers.T[::-1])])
+        lost = 1.0 - 0.5 ** (self.n_clusters - 1)
+        return self._noise_share(self.n_blocks) ** 2 + lost
+
+    def run(self, ask: Ask) -> Outcome:
+        """Ask for the sum over blocks, and divide it."""
+        seed = int(ask.coins.integers(1 << _SEED_BITS))
+        noisy = ask(BlockCenters(self.n_clusters, self.grid, self.n_blocks, self.noise_scale, seed))
+        return Outcome(np.floor_divide(noisy + self.n_blocks // 2, self.n_blocks))

@@ -4,23 +4,15 @@
 ``laplace``     D^2 seeding without smoothing, at the Laplace mechanism's noise sigma_2
 ``forgy``       uniform picks at the same noise: Forgy-DP
 
-The noise of a center has ratio rho = exp(diam1 / b) on the grid, exactly: P(x | a) / P(x | a') =
-exp((|x - a'|_1 - |x - a|_1) / b) and |a - a'|_1 <= diam1.
-
-Proof "theorem-a". Weights are integers: D_t(a) + S with S = ceil(gamma diam2^2) in squared steps.
-Theorem A holds with the gamma that S / diam2^2 is, at least the one asked for.
-
-Proof "local". Given the centers so far, the distribution of the next one is a mixture of p_a over
-the records a, however they are picked. All p_a are within a factor rho of each other at every x, so
-any two mixtures are: of neighbouring tables, and of any two tables at all. k rounds cost k log rho.
-This holds for replace-one and for add/remove alike.
-
-"published" is no proof: the noise follows the paper's formula from figures of the data.
+Every round is one question, a noisy pick. ``records/questions/pick.py`` has the proofs, "theorem-a"
+and "local". "published" is no proof: the noise follows the paper's formula from figures of the
+data.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -28,26 +20,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpkv.calibration.amplified import certify, round_costs
+from dpkv.accounting import Neighbours, Step
+from dpkv.accounting.exact import float_below
+from dpkv.accounting.theorem_a import certify
+from dpkv.errors import UsageError
 from dpkv.grid import Grid
 from dpkv.kernels import Integers
 from dpkv.mechanisms.mechanism import (
     GRID_STEPS,
     Mechanism,
-    Neighbours,
     Noise,
-    Proof,
-    Step,
-    laplace_step,
+    Outcome,
+    Terms,
     positive_or_pointless,
-    refuse_add_remove,
 )
-from dpkv.noise import Entropy, smallest_scale
-from dpkv.seeding.algorithm0 import seeding_rounds
-from dpkv.seeding.exact import ExactPicker
-from dpkv.validation import cluster_count, float_below, positive_finite, whole_number
+from dpkv.noise import smallest_scale
+from dpkv.records.questions import Ask, NoisyPick, PickNoise, PickProof
+from dpkv.seeding.algorithm0 import Drawn, algorithm0
+from dpkv.validation import MOST_RECORDS, cluster_count, positive_finite, whole_number
 
-NEEDS_PUBLIC_M = "Its proof takes the number of records as public; under add/remove it is not."
+_MOST_SMOOTHING = 10**400  # above the largest float times the squared diameter of any grid
 
 
 @dataclass(frozen=True)
@@ -55,6 +47,8 @@ class Algorithm0(Mechanism):
     """Algorithm 0 with discrete product-Laplace noise of scale ``noise_scale``, in grid steps."""
 
     noise_scale: float
+
+    why: ClassVar[str] = "every centre is a noisy record, whichever was picked"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,19 +60,29 @@ class Algorithm0(Mechanism):
         return 0
 
     @property
-    def proof(self) -> Proof:
+    def proof(self) -> PickProof:
         """The local argument, which needs nothing of the selection."""
         return "local"
 
     @property
+    def pick_noise(self) -> PickNoise:
+        """What every round has in common."""
+        return PickNoise(
+            self.grid, self.noise_scale, self.smoothing, self.proof, self.n_records_needed
+        )
+
+    @property
     def log_ratio(self) -> Fraction:
         """log rho = diam1 / b: what one noisy center may cost on its own (the paper's eps~)."""
-        return Fraction(self.grid.diam1) / Fraction(self.noise_scale or 1.0)
+        return self.pick_noise.log_ratio
 
-    def steps(self) -> tuple[Step, ...]:
+    def schedule(self) -> Iterator[Step]:
         """Return the k rounds."""
-        price = self.grid.diam1, self.noise_scale
-        return (laplace_step("one noisy centre", *price, self.n_clusters),)
+        noise = self.pick_noise
+        yield noise.step(self.neighbours, first=True)
+        if self.n_clusters > 1:
+            later = noise.step(self.neighbours, first=False)
+            yield from (later for _ in range(self.n_clusters - 1))
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of a center's coordinates."""
@@ -88,22 +92,24 @@ class Algorithm0(Mechanism):
         """Return the noise."""
         return {"noise_scale": self.noise_scale}
 
-    def _run(self, points: Integers, entropy: Entropy) -> Integers:
-        picker = ExactPicker(
-            points,
-            diam2_squared=self.grid.diam2_squared,
-            smoothing=self.smoothing,
-            below=entropy.below,
-        )
+    def _predicted_error(self, n_records: int) -> float:  # noqa: ARG002
+        """A center moves by the noise itself."""
+        return self._noise_share(1.0) ** 2
 
-        def draw(index: int) -> Integers:
-            return entropy.add_laplace(points[index].astype(np.int64), self.noise_scale)
+    def run(self, ask: Ask) -> Outcome:
+        """Run Algorithm 0, a question a round."""
+        noise = self.pick_noise
+        centers = np.empty((self.n_clusters, self.grid.n_features), np.int64)
+
+        def next_draw(t: int, reference: Integers | None) -> Drawn:
+            if reference is not None:
+                centers[t - 1] = reference
+            return Drawn(ask(NoisyPick(noise, centers[:t])))
 
         def settle(drawn: Integers) -> Integers:
             return np.asarray(self.grid.clip(drawn[np.newaxis])[0])
 
-        rounds = seeding_rounds(self.n_clusters, picker, draw=draw, settle=settle)
-        return np.asarray(rounds.draws)
+        return Outcome(np.asarray(algorithm0(self.n_clusters, next_draw, settle=settle).draws))
 
 
 @dataclass(frozen=True)
@@ -116,13 +122,29 @@ class KVariates(Algorithm0):
 
     name: ClassVar[str] = "kvariates"
     title: ClassVar[str] = "k-variates++, certified by Theorem A"
+    why: ClassVar[str] = "Theorem A: sampling amplification of every round"
+    relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        cluster_count(self.n_clusters, whole_number("n_records", self.n_records, at_least=1), "k")
-        refuse_add_remove(self.name, self.neighbours, NEEDS_PUBLIC_M)
+        whole_number("n_records", self.n_records, at_least=1, at_most=MOST_RECORDS)
+        cluster_count(self.n_clusters, self.n_records, "k")
         if self.smoothing_steps is not None:
-            whole_number("smoothing_steps", self.smoothing_steps, at_least=1)
+            whole_number(
+                "smoothing_steps", self.smoothing_steps, at_least=1, at_most=_MOST_SMOOTHING
+            )
+
+    @classmethod
+    def for_terms(cls, terms: Terms) -> KVariates:
+        """Return the mechanism with the least noise that Theorem A allows."""
+        assert terms.n_records is not None
+        return cls.calibrated(
+            terms.eps,
+            n_records=terms.n_records,
+            n_clusters=terms.n_clusters,
+            grid=terms.grid,
+            gamma=terms.gamma,
+        )
 
     @classmethod
     def calibrated(
@@ -152,12 +174,10 @@ class KVariates(Algorithm0):
     @property
     def gamma(self) -> float | Fraction:
         """The smoothing as a share of diam2^2, exactly; infinite where picks are uniform."""
-        if self.smoothing_steps is None or self.grid.diam2_squared == 0:
-            return math.inf
-        return Fraction(self.smoothing_steps, self.grid.diam2_squared)
+        return self.pick_noise.gamma
 
     @property
-    def proof(self) -> Proof:
+    def proof(self) -> PickProof:
         """Theorem A."""
         return "theorem-a"
 
@@ -165,15 +185,6 @@ class KVariates(Algorithm0):
     def n_records_needed(self) -> int:
         """m, which Theorem A takes as public."""
         return self.n_records
-
-    def steps(self) -> tuple[Step, ...]:
-        """Return the first round, a uniform pick, and the others."""
-        first, later = round_costs(self.log_ratio, self.n_records, self.gamma)
-        opening = Step("round 1: uniform pick, one noisy centre", first)
-        if self.n_clusters == 1:
-            return (opening,)
-        rest = "a later round: smoothed D^2 pick, one noisy centre"
-        return opening, Step(rest, later, self.n_clusters - 1)
 
     def parameters(self) -> dict[str, Any]:
         """Return noise, smoothing and the number of records."""
@@ -190,6 +201,13 @@ class Laplace(Algorithm0):
 
     name: ClassVar[str] = "laplace"
     title: ClassVar[str] = "Laplace mechanism on k-variates++ (sigma_2)"
+
+    @classmethod
+    def for_terms(cls, terms: Terms) -> Algorithm0:
+        """Return the mechanism whose k rounds cost at most eps."""
+        return cls.calibrated(
+            terms.eps, n_clusters=terms.n_clusters, grid=terms.grid, neighbours=terms.neighbours
+        )
 
     @classmethod
     def calibrated(
@@ -221,14 +239,22 @@ class Published(Algorithm0):
 
     name: ClassVar[str] = "kvariates"
     title: ClassVar[str] = "k-variates++ at the published sigma_1"
+    why: ClassVar[str] = "none: the noise is the paper's, as printed"
+    relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         positive_finite("eps_tilde", self.eps_tilde)
 
     @classmethod
+    def for_terms(cls, terms: Terms) -> Published:  # noqa: ARG003
+        """Refuse: its noise follows from figures of the data, not from public terms."""
+        raise UsageError("the published calibration needs its eps~ first.")
+
+    @classmethod
     def calibrated(cls, eps_tilde: float, *, n_clusters: int, grid: Grid) -> Published:
         """Return the mechanism at the paper's noise for ``eps_tilde``."""
+        positive_finite("eps_tilde", eps_tilde)
         return cls(
             n_clusters=n_clusters,
             grid=grid,
@@ -238,13 +264,9 @@ class Published(Algorithm0):
         )
 
     @property
-    def proof(self) -> Proof:
+    def proof(self) -> PickProof:
         """None."""
         return "published"
-
-    def steps(self) -> tuple[Step, ...]:
-        """Return nothing: no step has a price that is proved."""
-        return ()
 
     def parameters(self) -> dict[str, Any]:
         """Return the noise and the eps~ it came from."""

@@ -5,11 +5,9 @@ exact integer distance; the clusters' counts, and the sums of the records' offse
 middle, get discrete Laplace noise; a center moves to noisy sum / noisy count where the noisy count
 is worth a division, and stays otherwise.
 
-Proof "sensitivity". Fix the centers so far; a record's cluster is then a function of the record
-alone. A record adds 1 to one count, and to one sum an offset of L1 norm at most radius1. So adding
-or removing a record changes the counts by 1 and the sums by radius1 in L1, and replacing one by
-twice that (also within a cluster: the offsets differ by at most 2 radius1). The iterations compose
-by addition, the start is public, and everything after the noise is post-processing.
+An iteration is two questions, whose file has the proof (``records/questions/clusters.py``). The
+iterations compose by addition, the start is public, and everything after the noise is
+post-processing.
 
 The share of counts and sums, and the number of iterations, follow Su, Cao, Li, Bertino and Jin
 (2016): sums get d shares and counts (4 d rho^2)^(1/3) with rho = 0.225, and there are as many
@@ -19,34 +17,45 @@ iterations, 2 to 7, as each still has the eps it needs. That number uses m where
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dpkv import kernels
+from dpkv.accounting import Neighbours, Step
+from dpkv.accounting.exact import float_below
+from dpkv.accounting.split import Split
 from dpkv.grid import Grid
 from dpkv.kernels import Integers
 from dpkv.mechanisms.mechanism import (
     GRID_STEPS,
     RECORDS,
     Mechanism,
-    Neighbours,
     Noise,
+    Outcome,
     Proof,
-    Step,
-    laplace_step,
+    Terms,
+    members,
     positive_or_pointless,
 )
-from dpkv.mechanisms.split import Split
-from dpkv.noise import Entropy, smallest_scale
+from dpkv.noise import smallest_scale
+from dpkv.records.questions import (
+    Ask,
+    ClusterCounts,
+    ClusterSums,
+    cluster_counts_step,
+    cluster_sums_step,
+)
 from dpkv.seeding.potentials import lloyd
-from dpkv.validation import float_below, positive_finite, whole_number
+from dpkv.validation import MOST_ITERATIONS, positive_finite, whole_number
 
 _RHO = 0.225
 _FEWEST, _MOST, _WITHOUT_M = 2, 7, 5
 _START_POINTS, _START_STEPS = 256, 30
+_MISSED_BY_THE_START, _ERROR_OF_THE_START = 0.1, 0.5
+_TELLING_RECORDS = 200
 _WORTH_DIVIDING = 3.0  # noisy counts below so many scales of their noise are mostly noise
 
 
@@ -60,12 +69,26 @@ class Lloyd(Mechanism):
 
     name: ClassVar[str] = "lloyd"
     title: ClassVar[str] = "DPLloyd with a public start"
+    why: ClassVar[str] = "counts and sums of bounded sensitivity"
+    takes_iterations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole_number("iterations", self.iterations, at_least=1)
+        whole_number("iterations", self.iterations, at_least=1, at_most=MOST_ITERATIONS)
         positive_finite("count_scale", self.count_scale)
         positive_or_pointless(self.sum_scale, self.grid, "sum_scale")
+
+    @classmethod
+    def for_terms(cls, terms: Terms) -> Lloyd:
+        """Return the mechanism that costs at most eps."""
+        return cls.calibrated(
+            terms.eps,
+            n_clusters=terms.n_clusters,
+            grid=terms.grid,
+            neighbours=terms.neighbours,
+            n_records=terms.n_records,
+            iterations=terms.iterations,
+        )
 
     @classmethod
     def calibrated(
@@ -86,7 +109,7 @@ class Lloyd(Mechanism):
             n_records = None
         if iterations is None:
             iterations = _worthwhile(float(eps), n_records, n_clusters, grid.n_features, neighbours)
-        whole_number("iterations", iterations, at_least=1)
+        whole_number("iterations", iterations, at_least=1, at_most=MOST_ITERATIONS)
         share = _count_share(grid.n_features)
         counts, sums = Split.of(eps, share, 1.0 - share, times=iterations).parts
         changed = neighbours.changed_records
@@ -104,14 +127,13 @@ class Lloyd(Mechanism):
         """Counts and sums of bounded sensitivity."""
         return "sensitivity"
 
-    def steps(self) -> tuple[Step, ...]:
+    def schedule(self) -> Iterator[Step]:
         """Return the counts and the sums of every iteration."""
-        changed, times = self.neighbours.changed_records, self.iterations
-        sums = changed * self.grid.radius1
-        return (
-            laplace_step("counts of the clusters", changed, self.count_scale, times),
-            laplace_step("sums of the clusters", sums, self.sum_scale, times),
-        )
+        counts = cluster_counts_step(self.count_scale, self.neighbours)
+        sums = cluster_sums_step(self.grid, self.sum_scale, self.neighbours)
+        for _ in range(self.iterations):
+            yield counts
+            yield sums
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of counts and of sums."""
@@ -128,17 +150,44 @@ class Lloyd(Mechanism):
             "sum_scale": self.sum_scale,
         }
 
-    def _run(self, points: Integers, entropy: Entropy) -> Integers:
+    def _predicted_error(self, n_records: int) -> float:
+        """The noise of a sum counts over the records of a cluster.
+
+        A public start misses clusters, which iterations rarely mend. Where noise drowns everything
+        the centers stay at that start, which is spread over the domain and better than noise.
+        """
+        missed = _MISSED_BY_THE_START if self.n_clusters > 1 else 0.0
+        share = self._noise_share(members(n_records, self.n_clusters))
+        return min(share**2 + missed, _ERROR_OF_THE_START)
+
+    @property
+    def error_without_data(self) -> float:
+        """That of the public start."""
+        return _ERROR_OF_THE_START
+
+    def telling_sizes(self, n_clusters: int) -> tuple[tuple[int, int], ...]:
+        """A center moves only for many records."""
+        return (_TELLING_RECORDS, 1), (_TELLING_RECORDS, n_clusters)
+
+    def most_telling(self) -> Lloyd:
+        """Return the mechanism with all its eps in one iteration: only the last one is seen."""
+        return replace(
+            self,
+            iterations=1,
+            count_scale=self.count_scale / self.iterations,
+            sum_scale=self.sum_scale / self.iterations,
+        )
+
+    def run(self, ask: Ask) -> Outcome:
+        """Iterate, two questions a time."""
         centers = public_start(self.grid, self.n_clusters)
         worth = max(1, math.ceil(_WORTH_DIVIDING * self.count_scale))
-        middle = self.grid.middle
         for _ in range(self.iterations):
-            sums, counts = kernels.integer_clusters(points, centers)
-            offsets = entropy.add_laplace(sums - counts[:, np.newaxis] * middle, self.sum_scale)
-            noisy = entropy.add_laplace(counts, self.count_scale)[:, np.newaxis]
-            moved = middle + np.floor_divide(offsets, np.maximum(noisy, 1))
-            centers = self.grid.clip(np.where(noisy >= worth, moved, centers))
-        return centers
+            counts = ask(ClusterCounts(centers, self.count_scale))[:, np.newaxis]
+            offsets = ask(ClusterSums(centers, self.grid, self.sum_scale))
+            moved = self.grid.middle + np.floor_divide(offsets, np.maximum(counts, 1))
+            centers = self.grid.clip(np.where(counts >= worth, moved, centers))
+        return Outcome(centers)
 
 
 def public_start(grid: Grid, n_clusters: int) -> Integers:

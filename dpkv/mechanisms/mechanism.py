@@ -1,67 +1,43 @@
-"""What a mechanism is: one frozen description that the accountant, the runner and the auditor read.
+"""What a mechanism is: one frozen description for the accountant, the curator and the auditor.
 
 A description holds public facts only: the grid, the number of centers, the noise. From it alone
-follow what every step costs (``steps``), what all of them cost (``cost``) and how to run it
-(``run``). Nothing in a description depends on the records.
+follow what every question costs and in which order they come (``schedule``), what all of them cost
+(``cost``), and the program that asks them (``run``). Nothing in a description depends on the
+records, and the program hears of them through noisy answers alone.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
-from enum import StrEnum
-from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dpkv.calibration.amplified import upward_decimal
-from dpkv.calibration.concentrated import eps_of_rho
-from dpkv.errors import ParameterError, UsageError
+from dpkv.accounting import Neighbours, Step, cost_of
+from dpkv.accounting.steps import gathered
+from dpkv.accounting.theorem_a import DEFAULT_GAMMA
+from dpkv.errors import ParameterError
 from dpkv.grid import Grid
 from dpkv.kernels import Integers
-from dpkv.noise import Entropy
-from dpkv.validation import non_negative_finite, one_of, positive_finite, whole_number
+from dpkv.records.questions import Ask
+from dpkv.validation import (
+    MOST_CENTERS,
+    MOST_RECORDS,
+    non_negative_finite,
+    positive_finite,
+    whole_number,
+)
 
+if TYPE_CHECKING:
+    from dpkv.mechanisms.synopsis.cells import PrivateCells
+
+NEEDS_PUBLIC_M = "Its proof takes the number of records as public; under add/remove it is not."
 GRID_STEPS, RECORDS = "grid steps", "records"
-_SUMS = Context(prec=200, rounding=ROUND_CEILING)
-
-
-class Neighbours(StrEnum):
-    """Which tables are neighbours: what a privacy figure protects."""
-
-    REPLACE_ONE = "replace-one"
-    """One record is replaced by another; the number of records is public."""
-    ADD_REMOVE = "add-remove"
-    """One record is added or removed; the number of records is protected as well."""
-
-    @property
-    def changed_records(self) -> int:
-        """How many records one table has that the other has not, at most, both ways together."""
-        return 2 if self is Neighbours.REPLACE_ONE else 1
-
-
-def as_neighbours(value: str) -> Neighbours:
-    """Return the neighbouring relation of that name."""
-    return Neighbours(one_of("neighbours", value, tuple(member.value for member in Neighbours)))
 
 
 Distribution = Literal["discrete Laplace", "discrete Gaussian"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """A part of a mechanism, done ``times`` times, and what each time costs, rounded up."""
-
-    name: str
-    eps: Decimal | None
-    """None where the price is in zCDP, of which eps is a matter of delta."""
-    times: int = 1
-    exact: Fraction | None = None
-    """The price where it is rational, not rounded: three thirds are one."""
-    rho: Fraction | None = None
-    """The price in zCDP, exactly, of a step with Gaussian noise."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +68,39 @@ Proof = Literal["theorem-a", "local", "sensitivity", "synopsis", "published"]
 
 
 @dataclass(frozen=True)
+class Terms:
+    """What a mechanism is calibrated for. All of it is public."""
+
+    eps: Decimal
+    n_clusters: int
+    grid: Grid
+    neighbours: Neighbours
+    n_records: int | None
+    """None where the relation protects it: no mechanism can use what it is not told."""
+    delta: Decimal
+    gamma: float
+    iterations: int | None
+
+    @classmethod
+    def of(
+        cls,
+        eps: Decimal,
+        *,
+        n_records: int,
+        n_clusters: int,
+        grid: Grid,
+        neighbours: Neighbours = Neighbours.REPLACE_ONE,
+        delta: Decimal = Decimal(0),
+        gamma: float = DEFAULT_GAMMA,
+        iterations: int | None = None,
+    ) -> Terms:
+        """Return the terms of a release from a table, with what its relation makes public."""
+        whole_number("n_records", n_records, at_least=1, at_most=MOST_RECORDS)
+        public = n_records if neighbours is Neighbours.REPLACE_ONE else None
+        return cls(eps, n_clusters, grid, neighbours, public, delta, gamma, iterations)
+
+
+@dataclass(frozen=True)
 class Mechanism(ABC):
     """k centers on a public grid, from records on that grid."""
 
@@ -101,9 +110,32 @@ class Mechanism(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    why: ClassVar[str]
+    """Why its price holds, in a few words."""
+    relations: ClassVar[tuple[Neighbours, ...]] = tuple(Neighbours)
+    """The relations that its proof covers."""
+    uses_delta: ClassVar[bool] = False
+    """Whether a delta can be of use."""
+    takes_iterations: ClassVar[bool] = False
+    makes_synopsis: ClassVar[bool] = False
+    """Whether it makes private cells that may be published as well."""
+    preference: ClassVar[int] = 0
+    """What ``auto`` goes by where nothing can be predicted: higher is preferred."""
+    note: ClassVar[str] = ""
+    """What a comparison should say of it."""
 
     def __post_init__(self) -> None:
-        whole_number("k", self.n_clusters, at_least=1)
+        whole_number("k", self.n_clusters, at_least=1, at_most=MOST_CENTERS)
+        if self.neighbours not in self.relations:
+            covered = " or ".join(repr(relation.value) for relation in self.relations)
+            raise ParameterError(
+                "neighbours", f"{covered} for {self.name}", self.neighbours.value, NEEDS_PUBLIC_M
+            )
+
+    @classmethod
+    @abstractmethod
+    def for_terms(cls, terms: Terms) -> Mechanism:
+        """Return the mechanism with the least noise that the terms allow."""
 
     @property
     @abstractmethod
@@ -121,8 +153,12 @@ class Mechanism(ABC):
         return 0.0
 
     @abstractmethod
+    def schedule(self) -> Iterator[Step]:
+        """Return the prices of the questions, one by one, in the order in which they are asked."""
+
     def steps(self) -> tuple[Step, ...]:
-        """Return what is spent, part by part."""
+        """Return what is spent, part by part: the schedule with equal questions counted."""
+        return gathered(self.schedule())
 
     @abstractmethod
     def noises(self) -> tuple[Noise, ...]:
@@ -136,77 +172,80 @@ class Mechanism(ABC):
         """Return the eps of the whole at ``delta``, rounded up: steps compose by addition."""
         return cost_of(self.steps(), self.delta)
 
-    def run(self, points: Integers, entropy: Entropy) -> Integers:
-        """Return k centers on the grid, in the order of release, maybe outside the domain.
+    def predicted_error(self, n_records: int) -> float:
+        """Return the predicted squared error of a coordinate, of the squared half width."""
+        error = self._predicted_error(n_records)
+        return min(1.0, error) if math.isfinite(error) else 1.0
 
-        ``points`` are records quantised to ``grid``. Moving the centers into the domain is
-        post-processing.
+    @property
+    def error_without_data(self) -> float:
+        """What it would have if it learned nothing of the records."""
+        return 1.0
+
+    def is_hopeless(self, n_records: int) -> bool:
+        """Tell whether nothing better is predicted than what does without the data."""
+        return self.predicted_error(n_records) >= self.error_without_data
+
+    def _predicted_error(self, n_records: int) -> float:  # noqa: ARG002
+        """Predict as well as the mechanism can; by default not at all."""
+        return 1.0
+
+    def _noise_share(self, per: float) -> float:
+        """Return the last noise's standard deviation over ``per``, of the domain's half width."""
+        half = max(1.0, self.grid.diam1 / max(1, self.grid.n_features) / 2.0)
+        return self.noises()[-1].sd / per / half
+
+    def telling_sizes(self, n_clusters: int) -> tuple[tuple[int, int], ...]:
+        """Return (records, centers) of tables on which a classifier sees one record best."""
+        return (1, 1), (n_clusters, n_clusters)
+
+    def most_telling(self) -> Mechanism:
+        """Return the mechanism, at the same price, in the form that shows a record most."""
+        return self
+
+    def audit_parts(self, times: float) -> tuple[AuditPart, ...]:  # noqa: ARG002
+        """Return parts to audit one by one, each at ``times`` the eps of the whole.
+
+        None where a run of the whole shows enough.
         """
-        self._check_points(points)
-        return self._run(points, entropy)
+        return ()
 
     @abstractmethod
-    def _run(self, points: Integers, entropy: Entropy) -> Integers:
-        """Run on points that have been checked."""
+    def run(self, ask: Ask) -> Outcome:
+        """Return k centers on the grid, in the order of release, maybe outside the domain.
 
-    def _check_points(self, points: Integers) -> None:
-        if points.ndim != 2 or points.shape[1] != self.grid.n_features or not len(points):  # noqa: PLR2004
-            raise UsageError(
-                f"the mechanism is for {self.grid.n_features} columns. Got points of shape "
-                f"{points.shape} instead."
-            )
-        needed = self.n_records_needed
-        if needed is not None and len(points) != needed:
-            raise UsageError(f"the mechanism is for {needed} records. Got {len(points)} instead.")
+        Nothing but answers to the questions of ``schedule`` is heard of the records. Moving the
+        centers into the domain is post-processing.
+        """
 
 
-def laplace_step(name: str, sensitivity: int, scale: float, times: int = 1) -> Step:
-    """Return a step that adds noise to integers of that L1 sensitivity: it costs their quotient."""
-    exact = Fraction(sensitivity) / Fraction(scale) if sensitivity else Fraction(0)
-    return Step(name, upward_decimal(exact), times, exact)
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a mechanism makes of the answers."""
+
+    centers: Integers
+    cells: PrivateCells | None = None
+    """The private cells that the centers came from, where the mechanism makes some."""
 
 
-def gaussian_step(name: str, sensitivity_squared: int, scale: float, times: int = 1) -> Step:
-    """Return a step that adds Gaussian noise to integers of that squared L2 sensitivity."""
-    rho = Fraction(0)
-    if sensitivity_squared:
-        rho = Fraction(sensitivity_squared, 2) / Fraction(scale) ** 2
-    return Step(name, None, times, rho=rho)
+@dataclass(frozen=True, eq=False)
+class AuditPart:
+    """A part of a mechanism with all of eps, two neighbouring tables, and what is looked at."""
+
+    name: str
+    mechanism: Mechanism
+    first: Integers
+    second: Integers
+    schedule: Callable[[], Iterator[Step]]
+    look: Callable[[Ask], list[float]]
 
 
-def cost_of(steps: Iterable[Step], delta: float = 0.0) -> Decimal:
-    """Return the eps that the steps cost together at ``delta``, rounded up.
-
-    Pure steps add up. Steps in zCDP add up among themselves and become (eps, delta) once; pure
-    steps join the one sum or the other, whichever costs less in the end.
-    """
-    rational, total, rho, squares = Fraction(0), Decimal(0), Fraction(0), Fraction(0)
-    for step in steps:
-        if step.rho is not None:
-            rho += step.rho * step.times
-            continue
-        assert step.eps is not None
-        price = Fraction(step.eps) if step.exact is None else step.exact
-        squares += price * price * step.times
-        if step.exact is not None:
-            rational += step.exact * step.times
-        else:
-            total = _SUMS.fma(step.eps, Decimal(step.times), total)
-    pure = _SUMS.add(total, upward_decimal(rational))
-    if rho == 0:
-        return pure
-    if delta <= 0.0:
-        return Decimal("Infinity")
-    return min(_SUMS.add(pure, eps_of_rho(rho, delta)), eps_of_rho(rho + squares / 2, delta))
+def members(n_records: int, n_clusters: int) -> float:
+    """Return the records of a cluster where all are of equal size."""
+    return max(1.0, n_records / n_clusters)
 
 
 def positive_or_pointless(scale: float, grid: Grid, name: str = "noise_scale") -> None:
     """Refuse a noise scale that is no positive number, but for a domain that is a single point."""
     if grid.diam1 > 0 or non_negative_finite(name, scale) > 0:
         positive_finite(name, scale)
-
-
-def refuse_add_remove(name: str, neighbours: Neighbours, why: str) -> None:
-    """Refuse the relation that a mechanism's proof does not cover."""
-    if neighbours is Neighbours.ADD_REMOVE:
-        raise ParameterError("neighbours", f"'replace-one' for {name}", neighbours.value, why)

@@ -1,11 +1,14 @@
 """Releases: the plan, the run, the record, and its verification."""
 
 from dpkv.releases.api import release, simulate
+from dpkv.releases.charging import Charging
 from dpkv.releases.guarantee import CONDITIONAL, NOT_RELEASABLE, Guarantee
+from dpkv.releases.inputs import Records
 from dpkv.releases.plan import Plan
-from dpkv.releases.produce import Charging, Records, Release, carry_out, rehearse
+from dpkv.releases.produce import Release, carry_out, rehearse
 from dpkv.releases.record import ReleaseRecord
-from dpkv.releases.synopsis import PrivateSynopsis, cluster_synopsis, read_synopsis
+from dpkv.releases.standing import Standing, cluster_synopsis, read_synopsis
+from dpkv.releases.synopsis import PrivateSynopsis
 from dpkv.releases.verify import Check, verify
 
 __all__ = [
@@ -19,6 +22,7 @@ __all__ = [
     "Records",
     "Release",
     "ReleaseRecord",
+    "Standing",
     "carry_out",
     "cluster_synopsis",
     "read_synopsis",

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpkv.calibration.amplified import DEFAULT_GAMMA
+from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.domain import Bounds, Domain, data_domain
 from dpkv.errors import ParameterError
-from dpkv.ledger import Ledger
-from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE, BoundsSource, Plan
+from dpkv.fingerprints import array_fingerprint
+from dpkv.kernels import Floats
+from dpkv.ledger import NAMED, Ledger
+from dpkv.releases.charging import Charging
+from dpkv.releases.inputs import Records
+from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE, BoundsSource, Plan, check_width
 from dpkv.releases.produce import (
-    Charging,
-    Records,
     Release,
     carry_out,
     checked_release_id,
@@ -25,8 +27,16 @@ from dpkv.releases.produce import (
     rehearse,
 )
 from dpkv.tables.naming import default_names
-from dpkv.validation import as_records, cluster_count, printable_names, truth
-from dpkv.workspace import array_fingerprint
+from dpkv.tables.prepared import fill_of
+from dpkv.validation import (
+    as_numbers,
+    as_records,
+    cluster_count,
+    fill_unusable,
+    one_of,
+    printable_names,
+    truth,
+)
 
 AnyBounds = Bounds | Domain | str
 
@@ -47,6 +57,7 @@ def release(
     scaled: bool = True,
     clamp: bool = True,
     columns: Sequence[str] | None = None,
+    invalid: str = "refuse",
     workspace: str | Path | None = ".dpkv",
     dataset: str | None = None,
     release_id: str | None = None,
@@ -76,14 +87,17 @@ def release(
     bounds_share : the share of eps that private bounds may cost.
     scaled : scale a box of bounds to the unit cube.
     clamp : move the centers into the bounds, which costs nothing.
-    columns : names of the columns, where the data have none or others.
+    columns : names of the columns, where the data have none or others. They are published.
+    invalid : what becomes of rows with a cell that is no number within ±2^53, such as NaN or text:
+        "refuse" the data, so that there being a release tells that no row has one; or move each
+        such row to the "center" of the bounds, which must be given, and reveal nothing.
     workspace : the folder of the ledger; None charges nobody, and the caller keeps the account.
     dataset : the name of the data set whose budget is charged, of your choice: all releases that
         concern the same people should bear the same. Without it a ledger knows an array by its
         exact numbers, so a part, a copy in another order or a rescaled one has its own budget.
     release_id : an id of your own. Asking again with it returns the same release, charged once.
     """
-    records, plan = _planned(
+    records, plan, given = _planned(
         data,
         bounds,
         columns,
@@ -98,6 +112,7 @@ def release(
         bounds_share=bounds_share,
         scaled=scaled,
         clamp=clamp,
+        invalid=invalid,
     )
     name = checked_release_id(release_id)
     if workspace is None:
@@ -107,7 +122,7 @@ def release(
     ledger = Ledger(Path(workspace))
     ledger.prepare()
     if dataset is None:
-        account = array_fingerprint(records.values, ledger.workspace)
+        account = array_fingerprint(given, ledger.workspace)
     else:
         account = named_dataset(dataset)
     return carry_out(plan, records, Charging(ledger, account, name))
@@ -130,12 +145,13 @@ def simulate(
     scaled: bool = True,
     clamp: bool = True,
     columns: Sequence[str] | None = None,
+    invalid: str = "refuse",
 ) -> Release:
     """Run what ``release`` runs with seeded draws, for study: the result must not be released.
 
     The parameters are those of ``release``. No ledger is touched.
     """
-    records, plan = _planned(
+    records, plan, _ = _planned(
         data,
         bounds,
         columns,
@@ -150,6 +166,7 @@ def simulate(
         bounds_share=bounds_share,
         scaled=scaled,
         clamp=clamp,
+        invalid=invalid,
     )
     return rehearse(plan, records, seed=seed)
 
@@ -160,21 +177,33 @@ def _planned(
     columns: Sequence[str] | None,
     *,
     scaled: bool,
+    invalid: str,
     **options: Any,
-) -> tuple[Records, Plan]:
-    """Return the checked records and plan; for the published noise, with its eps~."""
+) -> tuple[Records, Plan, Floats]:
+    """Return the checked records, the plan and the numbers as given, by which a ledger knows them.
+
+    The plan of published noise has its eps~.
+    """
     if bounds is None:
         raise ParameterError(
             "bounds", "low and high, a Domain, 'private' or 'data'", None, "They must be public."
         )
-    values = as_records(data)
-    names = _column_names(data, values.shape[1])
+    one_of("invalid", invalid, ("refuse", "center"))
+    given = as_records(data) if invalid == "refuse" else as_numbers(data)
+    names = _column_names(data, given.shape[1])
     if columns is not None:
         names = printable_names("columns", columns)
-    if len(names) != values.shape[1]:
-        raise ParameterError("columns", f"{values.shape[1]} names", len(names))
+    if len(names) != given.shape[1]:
+        raise ParameterError("columns", f"{given.shape[1]} names", len(names))
     source, domain = as_bounds(bounds, names, scaled=scaled)
-    plan = Plan.of(bounds=source, domain=domain, columns=names, scaled=scaled, **options)
+    plan = Plan.of(
+        bounds=source, domain=domain, columns=names, scaled=scaled, invalid=invalid, **options
+    )
+    fill = fill_of(domain, invalid)
+    values = given
+    if fill is not None:
+        values = given.copy()
+        fill_unusable(values, fill)
     records = Records(values, names, "array")
     if plan.calibration == "published":
         cluster_count(plan.k, len(values), "k")
@@ -182,14 +211,14 @@ def _planned(
         working = np.asarray(domain.to_working(values), dtype=np.float64)
         found = published_eps_tilde(plan, working, domain)
         plan = plan.model_copy(update={"eps_tilde": found})
-    return records, plan
+    return records, plan, given
 
 
 def named_dataset(name: str) -> str:
     """Return what a ledger calls a data set that goes by a name instead of a fingerprint."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise ParameterError("dataset", "a printable name", name)
-    return f"name:{name}"
+    return f"{NAMED}{name}"
 
 
 def as_bounds(
@@ -208,11 +237,20 @@ def as_bounds(
         raise ParameterError(
             "bounds", "a domain that was given, not read from data", f"source {domain.source!r}"
         )
+    check_width(domain, len(columns))
     return "given", domain
 
 
 def _column_names(data: object, width: int) -> tuple[str, ...]:
-    names = getattr(data, "columns", None)
-    if names is None or len(names) != width:
+    """Return the names that a data frame has; an array has none, nor has a frame made of one.
+
+    What a pyarrow table calls ``columns`` are its records, and its names are ``column_names``.
+    """
+    labels: Any = getattr(data, "columns", None)
+    if labels is None or len(labels) != width:
         return default_names(width)
-    return printable_names("columns", map(str, names))
+    if any(hasattr(label, "__array__") and not np.isscalar(label) for label in labels):
+        labels = getattr(data, "column_names", ())
+    if len(labels) != width or list(labels) == list(range(width)):
+        return default_names(width)
+    return printable_names("columns", map(str, labels))

@@ -1,4 +1,4 @@
-"""The two files of a release, with names that say what they are."""
+"""The files of a release, with names that say what they are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import numpy as np
 from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.synopsis import PrivateSynopsis
 from dpkv.tables.centers import centers_csv
+
+SIMULATED, CONDITIONAL = "-not-releasable", "-conditional"
+"""What is in the names of files that are no end-to-end private release."""
+RECORD_NAMES = ("release.json", f"release{CONDITIONAL}.json", f"simulation{SIMULATED}.json")
+"""The names that ``record_name`` gives."""
 
 
 def release_files(record: ReleaseRecord, synopsis: PrivateSynopsis | None = None) -> dict[str, str]:
@@ -35,5 +40,5 @@ def record_name(record: ReleaseRecord) -> str:
 
 def _suffix(record: ReleaseRecord) -> str:
     if record.kind == "simulation":
-        return "-not-releasable"
-    return "" if record.guarantee.end_to_end else "-conditional"
+        return SIMULATED
+    return "" if record.guarantee.end_to_end else CONDITIONAL

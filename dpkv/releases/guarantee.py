@@ -1,18 +1,23 @@
-"""What a release promises, in words: built from the plan and the mechanism, never from the data."""
+"""What a release promises, in words: built from the plan and the mechanism, never from the data.
+
+All sentences of records are here.
+"""
 
 from __future__ import annotations
 
 import math
 
-from dpkv.calibration.amplified import float_above
+from dpkv.accounting.exact import float_above
 from dpkv.mechanisms import Mechanism, Neighbours, Synopsis
 from dpkv.releases.plan import Frozen, Plan
 
 CONDITIONAL = "conditional on the data, not an end-to-end guarantee"
+LEAKED_BOUNDS = "the bounds were read from the data, which leaks them"
+SEVERAL_ROWS = "somebody with several rows is protected for one of them"
 NOT_RELEASABLE = "a seeded simulation, not releasable: whoever knows the seed can undo the noise"
 
 _PROOFS = {
-    "theorem-a": "Theorem A: sampling amplification of every round (dpkv/calibration/amplified.py)",
+    "theorem-a": "Theorem A: sampling amplification of every round (dpkv/accounting/theorem_a.py)",
     "local": "every centre is a noisy record, whichever was picked (dpkv/mechanisms/kvariates.py)",
     "synopsis": "cells, counts and Lloyd steps add up, the tree by a certified sum "
     "(dpkv/mechanisms/synopsis)",
@@ -22,7 +27,12 @@ _SENSITIVITY = {
     "gupt": "one record changes one block (dpkv/mechanisms/gupt.py)",
     "lloyd": "counts and sums of bounded sensitivity (dpkv/mechanisms/lloyd.py)",
 }
-_BOUNDS_PROOF = "; bounds by noisy histograms (dpkv/mechanisms/bounds.py), composed by addition"
+_BOUNDS_PROOF = (
+    "; bounds by noisy histograms (dpkv/mechanisms/private_bounds.py), composed by addition"
+)
+_ALL_ROWS_ARE_NUMBERS = "every row is of finite numbers of at most 2^53"
+_LAST_POWER = 700.0
+"""e^eps is a float up to here."""
 _RELATION = {
     Neighbours.REPLACE_ONE: "replacing any one record by any other",
     Neighbours.ADD_REMOVE: "adding or removing any one record",
@@ -78,7 +88,7 @@ def _statement(plan: Plan, simulated: bool) -> str:
         return _approximate(plan)
     return (
         f"The release is {plan.eps}-differentially private: {_RELATION[plan.neighbours]} changes "
-        f"the probability of any outcome by a factor of at most e^{plan.eps} = {_factor(plan):.4g}."
+        f"the probability of any outcome by a factor of at most {factor_told(plan)}."
     )
 
 
@@ -87,13 +97,15 @@ def _approximate(plan: Plan) -> str:
     return (
         f"The release is ({plan.eps}, {plan.delta})-differentially private: "
         f"{_RELATION[plan.neighbours]} changes the probability of any outcome by a factor of at "
-        f"most e^{plan.eps} = {_factor(plan):.4g}, and by {plan.delta} beyond it."
+        f"most {factor_told(plan)}, and by {plan.delta} beyond it."
     )
 
 
-def _factor(plan: Plan) -> float:
-    """Return e^eps, infinite where floats end."""
-    return math.exp(float(plan.eps)) if float(plan.eps) < 700 else math.inf  # noqa: PLR2004
+def factor_told(plan: Plan) -> str:
+    """Return e^eps, with its value where floats have one and four digits tell it from 1."""
+    eps = float(plan.eps)
+    value = f"{math.exp(eps):.4g}" if eps < _LAST_POWER else ""
+    return f"e^{plan.eps}" if value in ("", "1") else f"e^{plan.eps} = {value}"
 
 
 def _assumptions(plan: Plan) -> tuple[str, ...]:
@@ -104,12 +116,29 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         "data": "the bounds were read from the data and leak them",
     }[plan.bounds]
     return (
-        "a person is one record: someone with several records is protected for one of them",
+        f"a person is one row: {SEVERAL_ROWS}",
         bounds,
+        "k, mechanism, gamma, columns and all other settings were chosen without looking at the "
+        "data: what a choice made by the data tells of them is not covered",
+        _readable(plan),
         "the curator's machine, the operating system's randomness and OpenDP's sampler are sound",
-        f"only {_published(plan)} are published: not the time it took, not the workspace",
-        "other releases of the same data add up: the ledger keeps their sum",
+        f"only {_published(plan)} are published: not the workspace, nor how long it took or how "
+        "much memory it used",
+        "other releases about the same people add up: a ledger keeps the sum of one account in one "
+        "workspace, and knows of no other",
+        "all releases of one account are for one relation: a replace-one release publishes the "
+        "number of records, and an add-remove promise for the same table does not survive it",
+        "the workspace's fingerprint key stays secret: with it a guess of the whole table could be "
+        "tested",
     )
+
+
+def _readable(plan: Plan) -> str:
+    """Return which tables the promise is about, and which change between them it covers."""
+    accepted = "the promise is about tables that the reader accepts"
+    if plan.invalid == "center":
+        return f"{accepted}; a row that is not of finite numbers counts as the bounds' centre"
+    return f"{accepted}: {_ALL_ROWS_ARE_NUMBERS}, or the table is refused"
 
 
 def _published(plan: Plan) -> str:
@@ -123,6 +152,9 @@ def not_protected(plan: Plan) -> tuple[str, ...]:
     facts = ["the number of centres", "the bounds", f"the {len(plan.columns)} column names"]
     many = plan.neighbours is Neighbours.REPLACE_ONE
     facts.insert(0, "the number of records" if many else "that there is at least one record")
+    if plan.invalid == "refuse":
+        facts.append(f"that {_ALL_ROWS_ARE_NUMBERS}, as there would be no release otherwise")
+    facts.append("running time and memory use, to whoever can watch the machine")
     if plan.bounds == "private":
         facts[facts.index("the bounds")] = "the bounds, whose own cost is part of eps"
     if plan.bounds == "data":
@@ -130,3 +162,15 @@ def not_protected(plan: Plan) -> tuple[str, ...]:
     if plan.calibration == "published":
         facts.append("the noise, which depends on the records")
     return tuple(facts)
+
+
+def warnings_of(plan: Plan, *, simulated: bool) -> tuple[str, ...]:
+    """Return what must be said wherever the release is mentioned."""
+    notes = []
+    if simulated:
+        notes.append(NOT_RELEASABLE)
+    if plan.calibration == "published":
+        notes.append(f"published noise: {CONDITIONAL}")
+    if plan.bounds == "data":
+        notes.append(f"{LEAKED_BOUNDS}: {CONDITIONAL}")
+    return tuple(notes)

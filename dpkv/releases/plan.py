@@ -9,18 +9,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dpkv.calibration.amplified import DEFAULT_GAMMA
+from dpkv.accounting.exact import downward
+from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.domain import Domain
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import GRID_BITS
 from dpkv.mechanisms import AUTO, Neighbours, Split, as_neighbours, check_request
 from dpkv.releases.canonical import canonical, digest
+from dpkv.tables.naming import publishable_names
 from dpkv.validation import (
+    MOST_CENTERS,
+    MOST_ITERATIONS,
+    SMALLEST_EPS,
     exact_delta,
     exact_eps,
     non_negative,
@@ -32,10 +37,11 @@ from dpkv.validation import (
 )
 
 DEFAULT_BOUNDS_SHARE = 0.1
-MOST_CENTERS, MOST_ITERATIONS = 100_000, 1_000
-"""Refused beyond, where a release would be charged and then not end."""
+MOST_NUMBERS = 4_000_000
+"""Of k centers in so many columns: the record of more would be too long to be read back."""
 CALIBRATIONS = ("certified", "published")
 BoundsSource = Literal["given", "private", "data"]
+_EXACT = downward(400)
 
 
 class Frozen(BaseModel):
@@ -71,7 +77,7 @@ class Plan(Frozen):
     columns: tuple[str, ...]
     """The columns that are used, in this order."""
     invalid: Literal["refuse", "center"] = "refuse"
-    """What became of rows with NaN or infinity."""
+    """What became of rows with a cell that is no number of a record: text, NaN, infinity."""
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     calibration: Literal["certified", "published"] = "certified"
     eps_tilde: float | None = None
@@ -120,14 +126,14 @@ class Plan(Frozen):
             k=_checked_k(k),
             eps=_plain(exact_eps("eps", eps)),
             delta=_plain(chance),
-            columns=printable_names("columns", columns),
+            columns=publishable_names(columns),
             invalid=one_of("invalid", invalid, ("refuse", "center")),  # type: ignore[arg-type]
             neighbours=relation,
             calibration=calibration,  # type: ignore[arg-type]
             gamma=_checked_gamma(gamma),
             iterations=iterations,
             bounds=bounds,
-            bounds_share=_checked_share(bounds_share) if bounds == "private" else None,
+            bounds_share=_checked_share(bounds_share, eps) if bounds == "private" else None,
             domain=None if domain is None else domain.to_dict(),
             scaled=truth("scaled", scaled),
             clamp=truth("clamp", clamp),
@@ -139,6 +145,9 @@ class Plan(Frozen):
         check_request(self.mechanism, self.neighbours, self.iterations, chance)
         _check_published(self.mechanism, self.calibration, self.bounds)
         _checked_k(self.k)
+        if self.k * len(self.columns) > MOST_NUMBERS:
+            most = MOST_NUMBERS // len(self.columns)
+            raise ParameterError("k", f"at most {most} in {len(self.columns)} columns", self.k)
         if self.eps != _plain(exact_eps("eps", self.eps)):
             raise ValueError("eps is not spelled plainly")
         if self.delta != _plain(chance):
@@ -156,11 +165,13 @@ class Plan(Frozen):
         if (self.bounds_share is not None) != (self.bounds == "private"):
             raise ValueError("a share for bounds belongs to bounds that are found privately")
         if self.bounds_share is not None:
-            _checked_share(self.bounds_share)
+            _checked_share(self.bounds_share, self.eps)
         if self.mechanism == AUTO and self.chosen is not None:
             raise ValueError("a reason belongs to a mechanism that was chosen")
         if self.eps_tilde is not None and self.calibration != "published":
             raise ValueError("a published eps~ belongs to the published calibration")
+        if self.eps_tilde is not None:
+            positive_finite("eps_tilde", self.eps_tilde)
         return self
 
     @property
@@ -178,7 +189,8 @@ class Plan(Frozen):
         """The parts of eps: for the centers, or for the bounds and then the centers."""
         if self.bounds_share is None:
             return Split(self.exact_eps, (self.exact_eps,))
-        return Split.of(self.exact_eps, self.bounds_share, 1.0 - self.bounds_share)
+        part = _bounds_part(self.exact_eps, self.bounds_share)
+        return Split(self.exact_eps, (part, _EXACT.subtract(self.exact_eps, part)))
 
     @property
     def end_to_end(self) -> bool:
@@ -191,6 +203,15 @@ class Plan(Frozen):
         return digest(self.canonical())
 
 
+def check_width(domain: Domain, n_columns: int) -> None:
+    """Refuse bounds of other columns than those that are used."""
+    if domain.n_features != n_columns:
+        raise UsageError(
+            f"the bounds are for {domain.n_features} columns. Got {n_columns} instead: give bounds "
+            "for exactly the columns used."
+        )
+
+
 def _plain(number: Decimal) -> str:
     """Return a decimal without exponent or idle zeros."""
     text = format(number, "f")
@@ -198,15 +219,11 @@ def _plain(number: Decimal) -> str:
 
 
 def _checked_k(k: int) -> int:
-    if whole_number("k", k, at_least=1) > MOST_CENTERS:
-        raise ParameterError("k", f"at most {MOST_CENTERS}", k)
-    return int(k)
+    return whole_number("k", k, at_least=1, at_most=MOST_CENTERS)
 
 
 def _checked_iterations(iterations: int) -> int:
-    if whole_number("iterations", iterations, at_least=1) > MOST_ITERATIONS:
-        raise ParameterError("iterations", f"at most {MOST_ITERATIONS}", iterations)
-    return int(iterations)
+    return whole_number("iterations", iterations, at_least=1, at_most=MOST_ITERATIONS)
 
 
 def _checked_gamma(gamma: float) -> float:
@@ -215,10 +232,22 @@ def _checked_gamma(gamma: float) -> float:
     return float(gamma)
 
 
-def _checked_share(share: float) -> float:
+def _checked_share(share: float, eps: float | str | Decimal) -> float:
     if positive_finite("bounds_share", share) >= 1.0 or math.isclose(share, 1.0):
         raise ParameterError("bounds_share", "between 0 and 1", share)
+    if _bounds_part(exact_eps("eps", eps), share) == 0:
+        unit = f"{SMALLEST_EPS:f}"
+        raise ParameterError("bounds_share", f"a share of at least eps = {unit}", share)
     return float(share)
+
+
+def _bounds_part(eps: Decimal, share: float) -> Decimal:
+    """Return the part of eps for the bounds, in whole units of the ledger, rounded down.
+
+    It is charged on its own; what is left of eps is charged later, and both add up exactly.
+    """
+    part = _EXACT.multiply(eps, Decimal(repr(float(share))))  # the share as a person wrote it
+    return part.quantize(SMALLEST_EPS, rounding=ROUND_FLOOR, context=_EXACT)
 
 
 def _check_published(mechanism: str, calibration: str, bounds: str) -> None:

@@ -3,6 +3,7 @@
     everything public is checked  ->  the ledger is charged, on disk  ->  the records are used
     ->  the release is kept in the workspace  ->  only then does anybody else see it
 
+Bounds that are found privately go the same way before it, with a charge of their own.
 So a crash at any moment leaves at most one charge and at most one set of centers for a release id,
 and never centers without a charge. Asking again with the same id finishes or repeats that release;
 it neither draws nor charges anew.
@@ -12,22 +13,22 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 
+from dpkv.accounting import cost_of
+from dpkv.accounting.exact import float_above, upward
 from dpkv.calibration import Settings, calibrate_working
-from dpkv.calibration.amplified import float_above
 from dpkv.calibration.calibrator import Progress
 from dpkv.domain import Box, Domain, data_domain
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid, Integers
-from dpkv.kernels import Float64s, Floats
-from dpkv.ledger import Entry, Ledger
+from dpkv.kernels import Float64s
+from dpkv.ledger import Entry
 from dpkv.mechanisms import (
     AUTO,
     Choice,
@@ -35,17 +36,31 @@ from dpkv.mechanisms import (
     Neighbours,
     PrivateBounds,
     Published,
-    Synopsis,
-    calibrated,
+    Terms,
     choose,
     describe,
+    for_terms,
 )
-from dpkv.mechanisms.mechanism import cost_of
-from dpkv.mechanisms.synopsis import PrivateCells
 from dpkv.noise import Entropy, OperatingSystemEntropy, SeededEntropy
+from dpkv.records import ArrayRecords, curator_of
 from dpkv.releases.canonical import digest
-from dpkv.releases.guarantee import guarantee, not_protected
-from dpkv.releases.plan import Plan
+from dpkv.releases.charged_bounds import (
+    PaidBounds,
+    bounds_mechanism,
+    charged_bounds,
+    uncharged_bounds,
+)
+from dpkv.releases.charging import Charging
+from dpkv.releases.guarantee import guarantee, not_protected, warnings_of
+from dpkv.releases.inputs import Records
+from dpkv.releases.kept_releases import (
+    forget_other_synopses,
+    keep_first,
+    keep_synopsis,
+    stored_record,
+    stored_synopsis,
+)
+from dpkv.releases.plan import Plan, check_width
 from dpkv.releases.record import (
     OS_RANDOMNESS,
     RELEASE_ID,
@@ -57,33 +72,15 @@ from dpkv.releases.record import (
     all_steps,
     noise_records,
     step_records,
-    warnings_of,
+    utc_now,
 )
 from dpkv.releases.signing import SigningKey
-from dpkv.releases.stored import (
-    forget_other_synopses,
-    keep_first,
-    keep_synopsis,
-    stored_record,
-    stored_synopsis,
-)
 from dpkv.releases.synopsis import PrivateSynopsis
-from dpkv.seeding.nearest import row_chunks
 from dpkv.tables.centers import centers_csv
 from dpkv.tables.store import map_rows
 from dpkv.validation import cluster_count
 
-_UP = Context(prec=200, rounding=ROUND_CEILING)
-
-
-@dataclass(frozen=True, eq=False)
-class Records:
-    """Records in the user's coordinates, in memory or mapped, and what to call them."""
-
-    values: Floats
-    columns: tuple[str, ...]
-    label: str
-    mapped: bool = False
+_UP = upward(200)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,21 +91,15 @@ class Release:
     record: ReleaseRecord
     synopsis: PrivateSynopsis | None = None
     """The private cells that the centers came from, at no further cost (mechanism "synopsis")."""
+    charged_to: Charging | None = None
+    """The ledger and the account in it; None where nobody was charged."""
 
     def __repr__(self) -> str:
         plan = self.record.plan
-        return (
-            f"<{self.record.kind} of {plan.k} centers by {plan.mechanism}: {self.record.summary}>"
-        )
-
-
-@dataclass(frozen=True)
-class Charging:
-    """Whom to charge: the ledger, the data set's name in it, and the release's id."""
-
-    ledger: Ledger
-    dataset: str
-    release_id: str
+        told = f"{self.record.kind} of {plan.k} centers by {plan.mechanism}: {self.record.summary}"
+        if self.charged_to is not None:
+            told += f" Charged to {self.charged_to.dataset} in {self.charged_to.ledger.path}."
+        return f"<{told}>"
 
 
 def new_release_id() -> str:
@@ -137,22 +128,15 @@ def carry_out(
 ) -> Release:
     """Charge and release. Without ``charging`` nothing is charged or kept."""
     plan = settled(plan, len(records.values))
-    _check(plan, records)
+    check_feasible(plan, records)
     if charging is None:
-        return _signed(
-            _produce(plan, records, OperatingSystemEntropy(), workspace, None, None), key
-        )
+        return _signed(_uncharged(plan, records, OperatingSystemEntropy(), workspace), key)
     ledger, name = charging.ledger, charging.release_id
-    entry = ledger.charge(
-        release_id=name,
-        dataset=charging.dataset,
-        label=records.label,
-        eps=plan.exact_eps,
-        delta=plan.exact_delta,
-        neighbours=plan.neighbours.value,
-        end_to_end=plan.end_to_end,
-        plan_digest=plan.digest,
-    )
+    private = plan.bounds == "private"
+    charging.tell(plan)
+    if private and ledger.find(name) is None:
+        charged_bounds(plan, records, charging)  # stops here where the noise hides them
+    entry = charging.charge(plan, records.label, eps=plan.split.parts[-1], delta=plan.exact_delta)
     noted = ledger.kept(name) is not None  # before looking: whoever notes a release has kept it
     kept = stored_record(ledger.workspace, name)
     if kept is None:
@@ -161,14 +145,18 @@ def carry_out(
                 f"release {name!r} was made before, and its file is gone from the workspace: "
                 "restore it from a backup, or take a new id."
             )
-        produced = _produce(plan, records, OperatingSystemEntropy(), ledger.workspace, name, entry)
+        paid = charged_bounds(plan, records, charging) if private else _open_bounds(plan, records)
+        produced = _produce(
+            plan, records, paid, OperatingSystemEntropy(), ledger.workspace, name, entry
+        )
         if produced.synopsis is not None:  # before the record, which makes it count
             keep_synopsis(ledger.workspace, name, produced.synopsis)
         kept = keep_first(ledger.workspace, name, _signed(produced, key).record)
     _check_kept(kept, plan, entry, key)
     forget_other_synopses(ledger.workspace, kept)
     ledger.keep(release_id=name, record_digest=digest(kept.canonical()))
-    return Release(np.asarray(kept.centers), kept, stored_synopsis(ledger.workspace, kept))
+    synopsis = stored_synopsis(ledger.workspace, kept)
+    return Release(np.asarray(kept.centers), kept, synopsis, charging)
 
 
 def _check_kept(kept: ReleaseRecord, plan: Plan, entry: Entry, key: SigningKey | None) -> None:
@@ -192,8 +180,22 @@ def rehearse(
     """Run the same code with seeded draws: no ledger, and nothing that may be released."""
     entropy = SeededEntropy(seed)
     plan = settled(plan, len(records.values))
-    _check(plan, records)
-    return _produce(plan, records, entropy, workspace, None, None)
+    check_feasible(plan, records)
+    return _uncharged(plan, records, entropy, workspace)
+
+
+def _uncharged(plan: Plan, records: Records, entropy: Entropy, workspace: str | Path) -> Release:
+    private = plan.bounds == "private"
+    found = uncharged_bounds(plan, records, entropy) if private else _open_bounds(plan, records)
+    return _produce(plan, records, found, entropy, workspace, None, None)
+
+
+def _open_bounds(plan: Plan, records: Records) -> PaidBounds:
+    """Return bounds that cost nothing: given ones, or those of the data, which leak."""
+    if plan.bounds == "data":
+        return PaidBounds(data_domain(records.values, scaled=plan.scaled))
+    assert plan.domain is not None
+    return PaidBounds(Domain.from_dict(plan.domain))
 
 
 def published_eps_tilde(
@@ -219,19 +221,15 @@ def usable_eps_tilde(k: int, eps_tilde: float | None, note: str) -> float:
     return eps_tilde
 
 
-def _check(plan: Plan, records: Records) -> None:
+def check_feasible(plan: Plan, records: Records) -> None:
     """Refuse, before anything is charged, what could not be carried out."""
     if plan.neighbours is Neighbours.REPLACE_ONE:  # elsewhere m is private, and may be below k
         cluster_count(plan.k, len(records.values), "k")
     if plan.columns != records.columns:
         raise UsageError("the plan is for other columns than the records have.")
     width = len(plan.columns)
-    domain = _assumed_domain(plan)  # a cube has as wide a grid as any box
-    if domain.n_features != width:
-        raise UsageError(
-            f"the bounds are for {domain.n_features} columns. Got {width} instead: give bounds for "
-            "exactly the columns used."
-        )
+    domain = assumed_domain(plan)  # a cube has as wide a grid as any box
+    check_width(domain, width)
     bounds_mechanism(plan)
     mechanism_of(plan, domain.grid(plan.grid_bits), len(records.values))
 
@@ -239,25 +237,29 @@ def _check(plan: Plan, records: Records) -> None:
 def _produce(
     plan: Plan,
     records: Records,
+    bounds: PaidBounds,
     entropy: Entropy,
     workspace: str | Path,
     release_id: str | None,
     entry: Entry | None,
 ) -> Release:
-    finder, domain, unsure = _bounds(plan, records, entropy)
+    # The time of the charge: one that is taken at the end would tell how long the run took.
+    created = utc_now() if entry is None else entry.created
+    domain = bounds.domain
     grid = domain.grid(plan.grid_bits)
     mechanism = mechanism_of(plan, grid, len(records.values))
     points = map_rows(
         records.values, grid.quantise, mapped=records.mapped, workspace=workspace, dtype=np.int32
     )
-    drawn, cells = _drawn(mechanism, points, entropy)
-    released = grid.clip(drawn) if plan.clamp else drawn
+    charged = None if mechanism.proof == "published" else plan.split.parts[-1]
+    made = mechanism.run(curator_of(mechanism, ArrayRecords(points), entropy, charged=charged))
+    released = grid.clip(made.centers) if plan.clamp else made.centers
     centers = restored(grid, domain, released)
     synopsis = None
-    if cells is not None:
+    if made.cells is not None:
         simulated = not isinstance(entropy, OperatingSystemEntropy)
         synopsis = PrivateSynopsis.of(
-            cells,
+            made.cells,
             guarantee=guarantee(plan, mechanism, simulated=simulated),
             release_id=release_id,
             columns=records.columns,
@@ -267,27 +269,17 @@ def _produce(
     record = _record(
         plan,
         records,
-        finder,
-        domain,
-        unsure,
+        bounds,
         mechanism,
         released,
         centers,
         entropy,
         release_id,
+        created,
         entry,
         synopsis,
     )
     return Release(centers, record, synopsis)
-
-
-def _drawn(
-    mechanism: Mechanism, points: Integers, entropy: Entropy
-) -> tuple[Integers, PrivateCells | None]:
-    """Run the mechanism; return its centers, and its private cells where it makes some."""
-    if isinstance(mechanism, Synopsis):
-        return mechanism.run_with_cells(points, entropy)
-    return mechanism.run(points, entropy), None
 
 
 def settled(plan: Plan, n_records: int) -> Plan:
@@ -295,12 +287,11 @@ def settled(plan: Plan, n_records: int) -> Plan:
 
     Bounds that are found later count as a cube: predictions are relative to the domain.
     """
-    if plan.exact_delta > 0 and plan.mechanism in (AUTO, Synopsis.name):
-        grid = _assumed_domain(plan).grid(plan.grid_bits)
-        asked = plan.model_copy(update={"mechanism": Synopsis.name})
-        if (
-            mechanism_of(asked, grid, n_records).delta == 0.0
-        ):  # Laplace noise is less: no use for it
+    if plan.exact_delta > 0:
+        grid = assumed_domain(plan).grid(plan.grid_bits)
+        name = _choice(plan, n_records).name if plan.mechanism == AUTO else plan.mechanism
+        asked = plan.model_copy(update={"mechanism": name})
+        if mechanism_of(asked, grid, n_records).delta == 0.0:  # Laplace noise is less: no use
             plan = plan.model_copy(update={"delta": "0"})
     if plan.mechanism != AUTO:
         return plan
@@ -309,15 +300,7 @@ def settled(plan: Plan, n_records: int) -> Plan:
 
 
 def _choice(plan: Plan, n_records: int) -> Choice:
-    return choose(
-        plan.split.parts[-1],
-        n_records=n_records,
-        n_clusters=plan.k,
-        grid=_assumed_domain(plan).grid(plan.grid_bits),
-        neighbours=plan.neighbours,
-        gamma=plan.gamma,
-        delta=plan.exact_delta,
-    )
+    return choose(_terms(plan, assumed_domain(plan).grid(plan.grid_bits), n_records))
 
 
 def chosen_as_stated(plan: Plan, n_records: int) -> bool:
@@ -325,7 +308,7 @@ def chosen_as_stated(plan: Plan, n_records: int) -> bool:
     return plan.chosen is None or _choice(plan, n_records) == Choice(plan.mechanism, plan.chosen)
 
 
-def _assumed_domain(plan: Plan) -> Domain:
+def assumed_domain(plan: Plan) -> Domain:
     """Return the domain, or a cube of as many columns where it is not known yet."""
     if plan.domain is not None:
         return Domain.from_dict(plan.domain)
@@ -339,44 +322,20 @@ def mechanism_of(plan: Plan, grid: Grid, n_records: int) -> Mechanism:
         if plan.eps_tilde is None:
             raise UsageError("the published calibration needs its eps~ first.")
         return Published.calibrated(plan.eps_tilde, n_clusters=plan.k, grid=grid)
-    return calibrated(
-        plan.mechanism,
+    return for_terms(plan.mechanism, _terms(plan, grid, n_records))
+
+
+def _terms(plan: Plan, grid: Grid, n_records: int) -> Terms:
+    return Terms.of(
         plan.split.parts[-1],
         n_records=n_records,
         n_clusters=plan.k,
         grid=grid,
         neighbours=plan.neighbours,
+        delta=plan.exact_delta,
         gamma=plan.gamma,
         iterations=plan.iterations,
-        delta=plan.exact_delta,
     )
-
-
-def bounds_mechanism(plan: Plan) -> PrivateBounds | None:
-    """Return what finds the bounds, where they are found privately."""
-    if plan.bounds != "private":
-        return None
-    return PrivateBounds.calibrated(
-        plan.split.parts[0], n_features=len(plan.columns), neighbours=plan.neighbours
-    )
-
-
-def _bounds(
-    plan: Plan, records: Records, entropy: Entropy
-) -> tuple[PrivateBounds | None, Domain, tuple[str, ...]]:
-    """Return what found the bounds, the domain, and the columns whose bounds are a guess."""
-    finder = bounds_mechanism(plan)
-    if finder is not None:
-        found = finder.run(_chunks(records.values), entropy, scaled=plan.scaled)
-        return finder, found.box, tuple(plan.columns[column] for column in found.unsure)
-    if plan.bounds == "data":
-        return None, data_domain(records.values, scaled=plan.scaled), ()
-    assert plan.domain is not None
-    return None, Domain.from_dict(plan.domain), ()
-
-
-def _chunks(values: Floats) -> Iterator[Floats]:
-    return (values[rows] for rows in row_chunks(len(values)))
 
 
 def restored(grid: Grid, domain: Domain, points: Integers) -> Float64s:
@@ -393,24 +352,25 @@ def restored(grid: Grid, domain: Domain, points: Integers) -> Float64s:
 def _record(
     plan: Plan,
     records: Records,
-    finder: PrivateBounds | None,
-    domain: Domain,
-    unsure: tuple[str, ...],
+    bounds: PaidBounds,
     mechanism: Mechanism,
     points: Integers,
     centers: Float64s,
     entropy: Entropy,
     release_id: str | None,
+    created: str,
     entry: Entry | None,
     synopsis: PrivateSynopsis | None,
 ) -> ReleaseRecord:
     simulated = not isinstance(entropy, OperatingSystemEntropy)
     promise = guarantee(plan, mechanism, simulated=simulated)
+    finder, domain = bounds_mechanism(plan), bounds.domain
     return ReleaseRecord(
         kind="simulation" if simulated else "release",
         visibility="public" if promise.end_to_end else "curator-only",
         releasable=promise.end_to_end,
         release_id=release_id,
+        created=created,
         guarantee=promise,
         plan=plan,
         mechanism=describe(mechanism),
@@ -423,19 +383,19 @@ def _record(
             source=plan.bounds,
             domain=domain.to_dict(),
             mechanism=None if finder is None else finder.parameters(),
-            unsure_columns=unsure,
+            ledger=None if bounds.entry is None else LedgerReference.of(bounds.entry),
         ),
         grid=GridRecord.of(domain.grid(plan.grid_bits), plan.grid_bits),
         n_records=None if plan.neighbours is Neighbours.ADD_REMOVE else len(records.values),
         columns=records.columns,
         not_protected=not_protected(plan),
-        notes=warnings_of(plan, simulated=simulated, unsure_columns=unsure),
+        notes=warnings_of(plan, simulated=simulated),
         centers=tuple(map(tuple, centers.tolist())),
         grid_centers=tuple(map(tuple, points.tolist())),
         clamped=plan.clamp,
         centers_digest=digest(centers_csv(records.columns, centers)),
         synopsis_digest=None if synopsis is None else synopsis.digest,
-        ledger=None if entry is None else _reference(entry),
+        ledger=None if entry is None else LedgerReference.of(entry),
     )
 
 
@@ -454,15 +414,6 @@ def total_cost(finder: PrivateBounds | None, mechanism: Mechanism) -> Decimal:
     if finder is not None and mechanism.delta > 0:
         return _UP.add(finder.cost(), mechanism.cost())
     return cost_of(all_steps(finder, mechanism), mechanism.delta)
-
-
-def _reference(entry: Entry) -> LedgerReference:
-    return LedgerReference(
-        number=entry.number,
-        digest=entry.digest,
-        charged=f"{entry.eps:f}",
-        charged_delta=f"{entry.delta:f}",
-    )
 
 
 def _signed(release: Release, key: SigningKey | None) -> Release:

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import platform
 from datetime import UTC, datetime
+from decimal import Decimal
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from dpkv import __version__
-from dpkv.calibration.amplified import float_above, upward_decimal
+from dpkv.accounting.exact import float_above, upward_decimal
 from dpkv.grid import Grid
+from dpkv.ledger import Entry
 from dpkv.mechanisms import Mechanism, Noise, PrivateBounds, Step
 from dpkv.mechanisms.mechanism import GRID_STEPS, Distribution
-from dpkv.releases.guarantee import CONDITIONAL, NOT_RELEASABLE, Guarantee
+from dpkv.releases.guarantee import Guarantee
 from dpkv.releases.plan import Frozen, Plan, added_later
+from dpkv.validation import LARGEST_WHOLE, MOST_RECORDS
 
 OS_RANDOMNESS = (
     "the operating system's: Python secrets for picks, OpenDP for noise, and for what no proof "
@@ -28,13 +31,17 @@ OS_RANDOMNESS = (
 )
 SEEDED = "a seeded numpy generator: for simulation only"
 RELEASE_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-LEAKED_BOUNDS = "the bounds were read from the data, which leaks them"
 
 
 def software_versions() -> dict[str, str]:
     """Return the versions of what a release depends on."""
     names = ("numpy", "numba", "opendp", "scikit-learn")
     return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def utc_now() -> str:
+    """Return the time as records state it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 class StepRecord(Frozen):
@@ -82,6 +89,26 @@ class GridRecord(Frozen):
         )
 
 
+class LedgerReference(Frozen):
+    """The entry that was on disk before the records were touched."""
+
+    number: Annotated[int, Field(ge=0, le=LARGEST_WHOLE)]
+    digest: str
+    charged: str
+    """What this entry charged the budget, stated for replace-one neighbours."""
+    charged_delta: str = added_later("0")
+
+    @classmethod
+    def of(cls, entry: Entry) -> LedgerReference:
+        """Return the reference to an entry."""
+        return cls(
+            number=entry.number,
+            digest=entry.digest,
+            charged=f"{entry.eps:f}",
+            charged_delta=f"{entry.delta:f}",
+        )
+
+
 class BoundsRecord(Frozen):
     """Where records may lie, and how that is known."""
 
@@ -89,18 +116,8 @@ class BoundsRecord(Frozen):
     domain: dict[str, Any]
     mechanism: dict[str, Any] | None = None
     """The noisy histograms that found the bounds, where they were found privately."""
-    unsure_columns: tuple[str, ...] = ()
-    """Columns in which no bin stood out of the noise: their private bounds are a guess."""
-
-
-class LedgerReference(Frozen):
-    """The entry that was on disk before the records were touched."""
-
-    number: int
-    digest: str
-    charged: str
-    """What the budget was charged, stated for replace-one neighbours."""
-    charged_delta: str = added_later("0")
+    ledger: LedgerReference | None = added_later(None)
+    """The entry that private bounds were charged by, before the one of the release."""
 
 
 class Signature(Frozen):
@@ -119,7 +136,8 @@ class ReleaseRecord(Frozen):
     visibility: Literal["public", "curator-only"]
     releasable: bool
     release_id: str | None = Field(pattern=RELEASE_ID)
-    created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    created: str = Field(default_factory=utc_now)
+    """When it was charged, or where nobody was, when the run began; never when it ended."""
     dpkv_version: str = __version__
     versions: dict[str, str] = Field(default_factory=software_versions)
     model: Literal["central: a trusted curator holds the records"] = (
@@ -137,7 +155,7 @@ class ReleaseRecord(Frozen):
     randomness: str
     bounds: BoundsRecord
     grid: GridRecord
-    n_records: int | None
+    n_records: Annotated[int, Field(ge=1, le=MOST_RECORDS)] | None
     """None where the relation protects it."""
     columns: tuple[str, ...]
     not_protected: tuple[str, ...]
@@ -156,6 +174,12 @@ class ReleaseRecord(Frozen):
         """Return the record as JSON text."""
         return self.model_dump_json(indent=2) + "\n"
 
+    @property
+    def charged(self) -> Decimal | None:
+        """What all entries of the release charged together; None where none did."""
+        entries = [entry for entry in (self.bounds.ledger, self.ledger) if entry is not None]
+        return sum((Decimal(entry.charged) for entry in entries), Decimal(0)) if entries else None
+
     def signed_bytes(self) -> bytes:
         """Return what a signature covers: everything but the signature."""
         return self.canonical(exclude={"signature"})
@@ -167,7 +191,7 @@ class ReleaseRecord(Frozen):
 
 
 def step_records(steps: tuple[Step, ...]) -> tuple[StepRecord, ...]:
-    """Return steps with their prices as floats, rounded up."""
+    """Return the steps that have a price, with their prices as floats, rounded up."""
     return tuple(
         StepRecord(
             name=step.name,
@@ -176,6 +200,7 @@ def step_records(steps: tuple[Step, ...]) -> tuple[StepRecord, ...]:
             rho=None if step.rho is None else float_above(upward_decimal(step.rho)),
         )
         for step in steps
+        if step.is_priced
     )
 
 
@@ -200,22 +225,3 @@ def _noise_record(noise: Noise, grid: Grid) -> NoiseRecord:
         sd=noise.sd,
         column_sd=tuple(noise.sd * step for step in grid.steps) if in_steps else None,
     )
-
-
-def warnings_of(
-    plan: Plan, *, simulated: bool, unsure_columns: tuple[str, ...] = ()
-) -> tuple[str, ...]:
-    """Return what must be said wherever the release is mentioned."""
-    notes = []
-    if unsure_columns:
-        notes.append(
-            f"no bin stood out of the noise in {', '.join(unsure_columns)}: these bounds are a "
-            "guess; give bounds, raise eps or --bounds-share"
-        )
-    if simulated:
-        notes.append(NOT_RELEASABLE)
-    if plan.calibration == "published":
-        notes.append(f"published noise: {CONDITIONAL}")
-    if plan.bounds == "data":
-        notes.append(f"{LEAKED_BOUNDS}: {CONDITIONAL}")
-    return tuple(notes)

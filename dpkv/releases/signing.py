@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
+import re
+import stat
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from dpkv import foreign
 from dpkv.errors import UsageError
 from dpkv.releases.record import ReleaseRecord, Signature
 
 _RAW_KEY_BYTES = 32
+_PUBLIC_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]+-----.*?-----END [A-Z0-9 ]+-----", re.DOTALL)
 NEEDS_CRYPTOGRAPHY = "signatures need the package cryptography: pip install 'dpkv[sign]'."
 
 
@@ -52,6 +57,17 @@ class SigningKey:
         return record.model_copy(update={"signature": signature})
 
 
+def exposed_to(path: Path) -> str | None:
+    """Return what to say of a key's file that others on the machine can read or replace."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if os.name != "posix" or not mode & 0o077:
+        return None
+    return (
+        f"--sign {path} is open to other users (mode {mode:03o}), and whoever has it signs in your "
+        f"name: run 'chmod 600 {path}', and take a new key if somebody may have read this one"
+    )
+
+
 def can_check_signatures() -> bool:
     """Tell whether the package that does it is here."""
     return find_spec("cryptography") is not None
@@ -73,18 +89,51 @@ def is_signed_by_its_key(record: ReleaseRecord) -> bool:
 
 def public_key_text(path: Path) -> str:
     """Return the public key of a PEM file, as records spell it."""
-    serialization, ed25519 = _cryptography()
-    contents = _read(path, "--public-key")
-    try:
-        key = serialization.load_pem_public_key(contents)
-    except (ValueError, TypeError):
-        key = None
-    if not isinstance(key, ed25519.Ed25519PublicKey):
+    key = _public_key(_read(path, "--public-key"))
+    if key is None:
         raise UsageError(
             f"--public-key must be an Ed25519 public key in PEM form. {path} is not: make it with "
             "'openssl pkey -in key.pem -pubout -out public.pem'."
         )
-    return _text(_raw(key))
+    return key
+
+
+def trusted_keys_path(workspace: Path) -> Path:
+    """Return where a workspace keeps the public keys that its owner trusts."""
+    return workspace / "keys" / "trusted.pem"
+
+
+def trusted_key_texts(path: Path) -> tuple[str, ...]:
+    """Return the keys of a file of public keys in PEM form, as records spell them.
+
+    The file is such keys one after another; whatever stands between them is a comment.
+    """
+    blocks = _PUBLIC_KEY.findall(_read(path, "the file of trusted keys"))
+    keys = [_public_key(block) for block in blocks]
+    if not keys or None in keys:
+        raise UsageError(
+            f"the file of trusted keys must hold Ed25519 public keys in PEM form, one after "
+            f"another. {path} does not: make one with 'cat alice.pem bob.pem > trusted.pem'."
+        )
+    return tuple(key for key in keys if key is not None)
+
+
+def trusted_here(workspace: Path | None) -> tuple[str, ...]:
+    """Return the keys that the owner of the workspace trusts; none where it has no such file."""
+    if workspace is None or not can_check_signatures():
+        return ()
+    path = trusted_keys_path(workspace)
+    return trusted_key_texts(path) if os.path.lexists(path) else ()
+
+
+def _public_key(contents: bytes) -> str | None:
+    """Return an Ed25519 public key in PEM form as records spell it; None where it is none."""
+    serialization, ed25519 = _cryptography()
+    try:
+        key = serialization.load_pem_public_key(contents)
+    except (ValueError, TypeError):
+        return None
+    return _text(_raw(key)) if isinstance(key, ed25519.Ed25519PublicKey) else None
 
 
 def _raw(key: Any) -> bytes:
@@ -97,7 +146,7 @@ def _raw(key: Any) -> bytes:
 
 def _read(path: Path, option: str) -> bytes:
     try:
-        return path.read_bytes()
+        return foreign.read_bytes(path, foreign.MOST_KEY_BYTES)
     except OSError as error:
         raise UsageError(f"{option} {path} cannot be read: {error.strerror}.") from None
 

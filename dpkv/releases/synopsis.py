@@ -8,32 +8,48 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from pathlib import Path
-from typing import Literal, Self, SupportsIndex
+from typing import TYPE_CHECKING, Annotated, Literal, Self, SupportsIndex
 
 import numpy as np
-from pydantic import FiniteFloat, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from dpkv import __version__
 from dpkv.domain import Domain
-from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import GRID_BITS, Grid
 from dpkv.kernels import Float64s
 from dpkv.mechanisms.synopsis import PrivateCells, WeightedPoints, weighted_points
 from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.mechanisms.synopsis.mechanism import opening_estimate
-from dpkv.mechanisms.synopsis.projection import PublicMap
-from dpkv.mechanisms.synopsis.tree import tree_from_splits
+from dpkv.mechanisms.synopsis.settings import MOST_CELL_DIMENSIONS
+from dpkv.records.questions import PublicMap, tree_from_splits
 from dpkv.releases.canonical import digest
 from dpkv.releases.guarantee import Guarantee
+from dpkv.releases.parsing import parse
 from dpkv.releases.plan import Frozen
-from dpkv.validation import as_generator, whole_number
+from dpkv.releases.record import RELEASE_ID
+from dpkv.validation import (
+    LARGEST_WHOLE,
+    MOST_CENTERS,
+    as_generator,
+    printable_names,
+    whole_number,
+)
+
+if TYPE_CHECKING:
+    from dpkv.releases.standing import Standing
 
 _FREE = (
     "Clustering this synopsis again, with any number of centres, costs nothing more: it is covered "
     "by the guarantee of its release."
 )
-_Row = tuple[int, ...]
+_MOST_TREE_NUMBERS = 1 << 26  # coordinates of all cells together: half a gigabyte
+_MOST_WORDS = 1000  # characters of a statement
+
+_Noisy = tuple[Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)], ...]
+_Coordinates = tuple[Annotated[int, Field(ge=-(2**50), le=2**50)], ...]
+"""Few enough that no difference and no sum over them overflows."""
+_Direction = tuple[Annotated[int, Field(ge=-(2**12), le=2**12)], ...]
+_Scale = Annotated[float, Field(ge=0, le=LARGEST_WHOLE, allow_inf_nan=False)]
 
 
 class PrivateSynopsis(Frozen):
@@ -42,26 +58,27 @@ class PrivateSynopsis(Frozen):
     schema_version: Literal[1] = 1
     kind: Literal["synopsis"] = "synopsis"
     visibility: Literal["public", "curator-only"]
-    release_id: str | None
+    release_id: Annotated[str, Field(pattern=RELEASE_ID)] | None
     dpkv_version: str = __version__
     guarantee: Guarantee
+    """What the release promises; of a file, what it claims: ``standing`` says who confirms it."""
     note: Literal[_FREE] = _FREE  # type: ignore[valid-type]
     columns: tuple[str, ...]
     domain: dict[str, object]
     grid_bits: int = GRID_BITS
-    lowest: _Row
-    highest: _Row
+    lowest: _Coordinates
+    highest: _Coordinates
     """Where cells lie, in whole coordinates: of the grid, or of its public projection."""
-    matrix: tuple[_Row, ...] | None
+    matrix: tuple[_Direction, ...] | None
     """The public projection, times 4096; None where cells are of the grid's own columns."""
     splits: str
     """The tree, level by level: 1 where a cell is halved along its widest side, else 0."""
-    counts: _Row
+    counts: _Noisy
     """Noisy counts of the cells that are not halved, in the same order."""
-    offsets: tuple[_Row, ...] | None
+    offsets: tuple[_Noisy, ...] | None
     """Noisy sums of where records are in their cell, 4096 being half a side."""
-    count_scale: FiniteFloat
-    offset_scale: FiniteFloat
+    count_scale: _Scale
+    offset_scale: _Scale
 
     @classmethod
     def of(
@@ -96,6 +113,14 @@ class PrivateSynopsis(Frozen):
     @model_validator(mode="after")
     def _check(self) -> Self:
         width, dimensions = len(self.columns), len(self.lowest)
+        words = self.guarantee.statement
+        if not words.isprintable() or len(words) > _MOST_WORDS:
+            raise ValueError("the statement cannot be printed")
+        printable_names("columns", self.columns)
+        if not 1 <= dimensions <= MOST_CELL_DIMENSIONS:
+            raise ValueError("the cells have more dimensions than a synopsis has")
+        if len(self.splits) * dimensions > _MOST_TREE_NUMBERS:
+            raise ValueError("there are more cells than a synopsis has")
         if Domain.from_dict(self.domain).n_features != width:
             raise ValueError("bounds and columns differ in number")
         if self.matrix is None and (dimensions != width or self._box() != self.grid_box()):
@@ -121,6 +146,17 @@ class PrivateSynopsis(Frozen):
         """Return the lowest and highest coordinates of the grid."""
         low, high = self.grid.box
         return low.tolist(), high.tolist()
+
+    @cached_property
+    def standing(self) -> Standing | None:
+        """Who confirms what a file says of itself; None where this was not read from a file."""
+        return None
+
+    def with_standing(self, standing: Standing) -> Self:
+        """Return the synopsis with what was found out about its file."""
+        found = self.model_copy()
+        found.__dict__["standing"] = standing
+        return found
 
     @cached_property
     def grid(self) -> Grid:
@@ -163,7 +199,7 @@ class PrivateSynopsis(Frozen):
         self, k: SupportsIndex, *, rng: np.random.Generator | int | None = None
     ) -> Float64s:
         """Return k centers in the user's coordinates, by sk-means++ and Lloyd. Spends nothing."""
-        wanted = whole_number("k", k, at_least=1)
+        wanted = whole_number("k", k, at_least=1, at_most=MOST_CENTERS)
         found = self.weighted_points(wanted)
         heads = cluster(found, wanted, as_generator(rng))
         points = opening_estimate(found, heads, self.cells, self.grid).centers
@@ -183,33 +219,4 @@ class PrivateSynopsis(Frozen):
 
 def parse_synopsis(text: str, path: object) -> PrivateSynopsis:
     """Return the synopsis that a file holds, or refuse with what is wrong."""
-    try:
-        return PrivateSynopsis.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or first["msg"]
-        raise UsageError(
-            f"{path} is not a private synopsis (see {place}): take an unaltered copy."
-        ) from None
-
-
-def read_synopsis(path: str | Path) -> PrivateSynopsis:
-    """Read what ``dpkv release --export-synopsis`` wrote."""
-    if not isinstance(path, (str, Path)):
-        raise ParameterError("path", "the path of a synopsis", path)
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise UsageError(f"{path} cannot be read: check the path.") from None
-    return parse_synopsis(text, path)
-
-
-def cluster_synopsis(
-    synopsis: PrivateSynopsis | str | Path,
-    k: SupportsIndex,
-    *,
-    rng: np.random.Generator | int | None = None,
-) -> Float64s:
-    """Return k centers of a private synopsis, or of the file it is in. Spends nothing."""
-    found = synopsis if isinstance(synopsis, PrivateSynopsis) else read_synopsis(synopsis)
-    return found.cluster(k, rng=rng)
+    return parse(PrivateSynopsis, text, path, "private synopsis")

@@ -19,11 +19,13 @@ from dpkv.errors import BrokenLedgerError, DpkvError, UsageError
 from dpkv.grid import Grid
 from dpkv.ledger import Entry, Ledger, charge_units, delta_charge_units
 from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, Synopsis, from_description
-from dpkv.mechanisms.bounds import N_BINS, bin_edges
+from dpkv.records.questions import N_MAGNITUDES, magnitude_edges
 from dpkv.releases.canonical import digest
-from dpkv.releases.guarantee import guarantee, not_protected
+from dpkv.releases.charged_bounds import KeptBounds, bounds_id, bounds_mechanism
+from dpkv.releases.guarantee import guarantee, not_protected, warnings_of
+from dpkv.releases.kept_releases import stored_record
+from dpkv.releases.plan import Plan
 from dpkv.releases.produce import (
-    bounds_mechanism,
     chosen_as_stated,
     mechanism_of,
     restored,
@@ -34,20 +36,25 @@ from dpkv.releases.record import (
     OS_RANDOMNESS,
     SEEDED,
     GridRecord,
+    LedgerReference,
     ReleaseRecord,
     all_steps,
     noise_records,
     step_records,
-    warnings_of,
 )
 from dpkv.releases.signing import (
     NEEDS_CRYPTOGRAPHY,
     can_check_signatures,
     is_signed_by_its_key,
 )
-from dpkv.releases.stored import stored_record
 from dpkv.releases.synopsis import parse_synopsis
 from dpkv.tables.centers import centers_csv
+
+VOUCHED = "vouched for"
+"""The check that says whether anybody stands behind the record, and who."""
+VOUCHING = ("ledger", "kept copy", "signature")
+"""Checks that cannot be made everywhere; one of them, passed, is enough for the others."""
+NOBODY = "by nobody: no ledger here has it, and no key that you named signed it"
 
 
 @dataclass(frozen=True)
@@ -74,15 +81,19 @@ def verify(
     synopsis_text: str | None = None,
     workspace: Path | None = None,
     public_key: str | None = None,
+    trusted_keys: tuple[str, ...] = (),
 ) -> tuple[Check, ...]:
-    """Return every check of a record, in order.
+    """Return every check of a record, in order; the last says who vouches for it.
 
     ``csv_text`` is the published file of centers, ``synopsis_text`` that of the private synopsis,
-    ``workspace`` where the curator's ledger is,
-    ``public_key`` whose signature is expected.
+    ``workspace`` where the curator's ledger is, ``public_key`` whose signature is expected, and
+    ``trusted_keys`` whose signatures count if there is one. Any other signature counts for nothing.
     """
-    job = _Verification(record, csv_text, synopsis_text, workspace, public_key)
-    return tuple(_checked(name, look) for name, look in job.checks())
+    job = _Verification(record, csv_text, synopsis_text, workspace, public_key, trusted_keys)
+    checks = tuple(_checked(name, look) for name, look in job.checks())
+    names = vouchers(record, checks)
+    detail = f"by {' and '.join(names)}" if names else NOBODY
+    return (*checks, Check(VOUCHED, True if names else None, detail))
 
 
 def _checked(name: str, look: Callable[[], str]) -> Check:
@@ -104,6 +115,7 @@ class _Verification:
     synopsis_text: str | None
     workspace: Path | None
     public_key: str | None
+    trusted_keys: tuple[str, ...]
 
     def checks(self) -> Iterator[tuple[str, Callable[[], str]]]:
         yield "bounds and grid", self.bounds_and_grid
@@ -141,9 +153,6 @@ class _Verification:
         _must(self.domain.to_dict() == record.bounds.domain, "the bounds are not spelled plainly")
         scaled = getattr(self.domain, "scaled", plan.scaled)
         _must(scaled == plan.scaled, "the bounds are scaled or not, unlike the plan's")
-        unsure = record.bounds.unsure_columns
-        _must(set(unsure) <= set(record.columns), "unsure columns are not columns")
-        _must(self.finder is not None or not unsure, "only private bounds can be unsure")
         _must(record.bounds.source == plan.bounds, "the bounds' source is not the plan's")
         _must(self.domain.source == plan.bounds, "the domain's source is not the plan's")
         _must(plan.domain in (None, record.bounds.domain), "the bounds are not the plan's")
@@ -201,8 +210,7 @@ class _Verification:
         _must(record.releasable == true.end_to_end, "releasable is misstated")
         public = "public" if true.end_to_end else "curator-only"
         _must(record.visibility == public, "visibility is misstated")
-        unsure = record.bounds.unsure_columns
-        due = warnings_of(record.plan, simulated=simulated, unsure_columns=unsure)
+        due = warnings_of(record.plan, simulated=simulated)
         _must(record.notes == due, "a warning is missing")
         stated = not_protected(record.plan)
         _must(record.not_protected == stated, "what is not protected is misstated")
@@ -252,22 +260,29 @@ class _Verification:
         return f"{len(found.counts)} private cells, covered by the same guarantee"
 
     def ledger(self) -> str:
-        stated = self.record.ledger
+        stated, of_bounds = self.record.ledger, self.record.bounds.ledger
+        separate = self.finder is not None and stated is not None
+        _must((of_bounds is not None) == separate, "private bounds have a charge of their own")
         if stated is None:
             self._check_not_charged()
-            raise _UnknownError("charged to no ledger")
+            here = self.workspace is not None and _has_ledger(self.workspace)
+            where = ", though there is one here" if here else ""
+            raise _UnknownError(f"charged to no ledger{where}")
         plan = self.record.plan
-        due = charge_units(plan.exact_eps, plan.neighbours.value)
-        _must(Decimal(stated.charged).scaleb(9) == due, "the charge is misstated")
-        beyond = delta_charge_units(plan.exact_delta, plan.exact_eps, plan.neighbours.value)
-        _must(Decimal(stated.charged_delta).scaleb(18) == beyond, "the charge is misstated")
+        if of_bounds is not None:
+            _check_price(of_bounds, plan, plan.split.parts[0], Decimal(0))
+        _check_price(stated, plan, plan.split.parts[-1], plan.exact_delta)
         if self.workspace is None or not _has_ledger(self.workspace):
             raise _UnknownError("no ledger here: ask the curator")
-        entries = self._entries()
-        if not 1 <= stated.number <= len(entries):
-            raise _WrongError(f"the ledger has no entry {stated.number}")
-        self._check_entry(entries[stated.number - 1])
-        self._check_kept_note(entries)
+        entries, name = self._entries(), self.record.release_id
+        unsigned = self.record.model_copy(update={"signature": None})  # may be signed later
+        known = {digest(record.canonical()) for record in (self.record, unsigned)}
+        self._check_entry(stated, entries, name, known)
+        if of_bounds is not None and name is not None:
+            found = KeptBounds(
+                release_id=name, entry_digest=of_bounds.digest, domain=self.record.bounds.domain
+            )
+            self._check_entry(of_bounds, entries, bounds_id(name), {found.digest})
         return f"entry {stated.number} of {len(entries)}, chain unbroken"
 
     def _entries(self) -> tuple[Entry, ...]:
@@ -290,22 +305,25 @@ class _Verification:
         charged = any(entry.release_id == name for entry in self._entries())
         _must(not charged, "this release was charged, and its record hides it")
 
-    def _check_entry(self, entry: Entry) -> None:
-        stated, plan = self.record.ledger, self.record.plan
-        assert stated is not None
+    def _check_entry(
+        self,
+        stated: LedgerReference,
+        entries: tuple[Entry, ...],
+        name: str | None,
+        known: set[str],
+    ) -> None:
+        """See that an entry is the charge that is stated, and what the ledger noted as its end."""
+        if not 1 <= stated.number <= len(entries):
+            raise _WrongError(f"the ledger has no entry {stated.number}")
+        entry = entries[stated.number - 1]
         _must(entry.digest == stated.digest, "the ledger's entry is another one")
-        _must(entry.release_id == self.record.release_id, "the entry is of another release")
-        _must(entry.plan_digest == plan.digest, "the entry was charged for another plan")
+        _must(entry.release_id == name, "the entry is of another release")
+        digest_of_plan = self.record.plan.digest
+        _must(entry.plan_digest == digest_of_plan, "the entry was charged for another plan")
         _must(f"{entry.eps:f}" == stated.charged, "the charge is misstated")
         _must(f"{entry.delta:f}" == stated.charged_delta, "the charge is misstated")
-
-    def _check_kept_note(self, entries: tuple[Entry, ...]) -> None:
-        """See that the record is the one that the ledger noted when it was finished."""
-        name = self.record.release_id
         notes = [e for e in entries if e.kind == "kept" and e.release_id == name]
         _must(bool(notes), "the ledger does not say that this release was finished")
-        unsigned = self.record.model_copy(update={"signature": None})  # may be signed later
-        known = {digest(record.canonical()) for record in (self.record, unsigned)}
         _must(notes[0].record_digest in known, "the ledger noted another record of this release")
 
     def kept_copy(self) -> str:
@@ -329,10 +347,14 @@ class _Verification:
         if not can_check_signatures():
             raise (_WrongError if self.public_key else _UnknownError)(NEEDS_CRYPTOGRAPHY)
         _must(is_signed_by_its_key(self.record), "the signature does not fit the record")
-        if self.public_key is None:
-            return f"fits the key {stated.public_key}; whose that is, --public-key would tell"
-        _must(stated.public_key == self.public_key, "signed by another key than expected")
-        return "by the key expected"
+        if self.public_key is not None:
+            _must(stated.public_key == self.public_key, "signed by another key than expected")
+            return "by the key expected"
+        if stated.public_key not in self.trusted_keys:
+            raise _UnknownError(
+                f"by the key {stated.public_key}, which is unknown here: anybody can make one"
+            )
+        return f"by the trusted key {stated.public_key}"
 
 
 def _must(condition: bool, otherwise: str) -> None:
@@ -340,22 +362,35 @@ def _must(condition: bool, otherwise: str) -> None:
         raise _WrongError(otherwise)
 
 
+def _check_price(stated: LedgerReference, plan: Plan, eps: Decimal, delta: Decimal) -> None:
+    """See that a stated charge is what that part of the plan costs."""
+    relation = plan.neighbours.value
+    due = charge_units(eps, relation)
+    _must(Decimal(stated.charged).scaleb(9) == due, "the charge is misstated")
+    beyond = delta_charge_units(delta, eps, relation)
+    _must(Decimal(stated.charged_delta).scaleb(18) == beyond, "the charge is misstated")
+
+
 def _from_bins(domain: Domain) -> bool:
-    edges = [bin_edges(number) for number in range(N_BINS)]
+    edges = [magnitude_edges(number) for number in range(N_MAGNITUDES)]
     lows, highs = {low for low, _ in edges}, {high for _, high in edges}
     return isinstance(domain, Box) and set(domain.lower) <= lows and set(domain.upper) <= highs
 
 
 def _has_ledger(workspace: Path) -> bool:
-    return (workspace / "ledger.sqlite").exists()
+    return (workspace / "ledger.sqlite").is_file()  # a pipe would be waited for
 
 
-def vouched_for(checks: tuple[Check, ...]) -> bool:
-    """Tell whether the curator's ledger or a signature says that this record is what happened.
+def vouchers(record: ReleaseRecord, checks: tuple[Check, ...]) -> tuple[str, ...]:
+    """Return who says that this record is what happened: the curator's ledger, a key that counts.
 
     Without either, a record can be consistent and yet made up.
     """
-    return any(check.passed and check.name in ("ledger", "signature") for check in checks)
+    passed = {check.name for check in checks if check.passed}
+    names = ["the ledger here"] if "ledger" in passed else []
+    if "signature" in passed and record.signature is not None:
+        names.append(f"the key {record.signature.public_key}")
+    return tuple(names)
 
 
 def failed(checks: tuple[Check, ...]) -> tuple[Check, ...]:

@@ -1,14 +1,6 @@
 """Seeding: Algorithm 0 once, and each (probe, density) instance of it."""
 
 from dpkv.seeding.algorithm0 import Seeding, kvariates
-from dpkv.seeding.bounds import (
-    kmeans_plusplus_bound,
-    online_bound,
-    printed_streaming_bound,
-    private_bound,
-    protected_bound,
-    streaming_bound,
-)
 from dpkv.seeding.densities import (
     CallableDensity,
     Density,
@@ -19,6 +11,7 @@ from dpkv.seeding.densities import (
     UniformOnSubset,
 )
 from dpkv.seeding.instances import ALGORITHMS, forgy, kmeans_plusplus
+from dpkv.seeding.kmeans_sharp import SharpSeeding, kmeans_sharp, sharp_stream
 from dpkv.seeding.online import (
     OkMeans,
     OnlineSeeding,
@@ -27,6 +20,14 @@ from dpkv.seeding.online import (
     ok_means,
 )
 from dpkv.seeding.online_facility import OnlineClustering, online_kmeans
+from dpkv.seeding.potential_bounds import (
+    kmeans_plusplus_bound,
+    online_bound,
+    printed_streaming_bound,
+    private_bound,
+    protected_bound,
+    streaming_bound,
+)
 from dpkv.seeding.potentials import (
     LloydResult,
     NoiseTerms,
@@ -45,7 +46,6 @@ from dpkv.seeding.probes import (
     NearestSynopsisProbe,
     Probe,
 )
-from dpkv.seeding.sharp import SharpSeeding, kmeans_sharp, sharp_stream
 from dpkv.seeding.streaming import (
     StreamSeeding,
     StretchingEstimate,

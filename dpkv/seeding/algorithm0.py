@@ -143,6 +143,56 @@ class Picker(Protocol):
         """Whether distances decide at all; Forgy's seeding never measures."""
 
 
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What a round of Algorithm 0 gives."""
+
+    draw: NDArray[Any]
+    """From the density of the picked record."""
+    index: int = -1
+    """The picked record; -1 where nobody may know."""
+    uniform: bool = False
+    """Whether distances decided nothing, being all zero."""
+
+
+Rounds = Callable[[int, Any], Drawn]
+"""Gives round t's draw, t from 0, from the center that distances were last measured to."""
+
+
+def algorithm0(
+    n_clusters: int,
+    next_draw: Rounds,
+    *,
+    settle: Callable[[NDArray[Any]], NDArray[Any]],
+    refer: Callable[[int], NDArray[Any]] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Seeding:
+    """Run Algorithm 0: in every round pick a record, draw a center from its density, remember it.
+
+    The only seeding loop there is. Simulations run it on floats, releases by asking a curator,
+    peers on records that never meet; they differ in how a round draws. ``settle`` moves a draw into
+    the domain. Distances are measured to what it returns, or to ``refer`` of the picked index.
+    """
+    draws: list[NDArray[Any]] = []
+    centers: list[NDArray[Any]] = []
+    indices: list[int] = []
+    uniform_rounds: list[int] = []
+    reference: NDArray[Any] | None = None
+    for t in range(n_clusters):
+        drawn = next_draw(t, reference)
+        draws.append(drawn.draw)
+        indices.append(drawn.index)
+        centers.append(settle(drawn.draw))
+        reference = centers[t] if refer is None else refer(drawn.index)
+        if drawn.uniform:
+            uniform_rounds.append(t + 1)
+        if progress is not None:
+            progress((t + 1) / n_clusters)
+    return Seeding(
+        np.stack(centers), np.asarray(indices, np.int64), np.stack(draws), tuple(uniform_rounds)
+    )
+
+
 def seeding_rounds(
     n_clusters: int,
     picker: Picker,
@@ -152,36 +202,19 @@ def seeding_rounds(
     refer: Callable[[int], NDArray[Any]] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Seeding:
-    """Run Algorithm 0: in every round pick a record, draw a center from its density, remember it.
+    """Run Algorithm 0 where a picker picks a record and ``draw`` draws from its density."""
 
-    The only seeding loop there is. Simulations run it on floats, releases on an integer grid with
-    exact draws, peers on records that never meet; they differ in the parts handed in. ``settle``
-    moves a draw into the domain. Distances are measured to what it returns, or else to ``refer`` of
-    the picked index.
-    """
-    draws: list[NDArray[Any]] = []
-    centers: list[NDArray[Any]] = []
-    references: list[NDArray[Any]] = []
-    indices: list[int] = []
-    uniform_rounds: list[int] = []
-    for t in range(n_clusters):
-        index = None
-        if t > 0 and picker.measures:
-            picker.add(references[t - 1])
+    def next_draw(t: int, reference: NDArray[Any]) -> Drawn:
+        index, measured = None, t > 0 and picker.measures
+        if measured:
+            picker.add(reference)
             index = picker.by_distance()
-            if index is None:
-                uniform_rounds.append(t + 1)
+        uniform = measured and index is None
         if index is None:
             index = picker.plainly(t + 1)
-        indices.append(index)
-        draws.append(draw(index))
-        centers.append(settle(draws[t]))
-        references.append(centers[t] if refer is None else refer(index))
-        if progress is not None:
-            progress((t + 1) / n_clusters)
-    return Seeding(
-        np.stack(centers), np.asarray(indices, np.int64), np.stack(draws), tuple(uniform_rounds)
-    )
+        return Drawn(draw(index), index, uniform)
+
+    return algorithm0(n_clusters, next_draw, settle=settle, refer=refer, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)

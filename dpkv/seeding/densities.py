@@ -47,7 +47,9 @@ def _constant(trace: float) -> Callable[[slice], Float64s]:
 def _per_column(name: str, scale: Scale, n_features: int) -> Float64s:
     scales = np.asarray(scale, dtype=np.float64)
     if scales.ndim and scales.shape != (n_features,):
-        raise ParameterError(name, f"one number, or one a column ({n_features})", scales.shape)
+        raise ParameterError(
+            name, f"one number, or one a column ({n_features})", f"shape {scales.shape}"
+        )
     return np.broadcast_to(scales, (n_features,))
 
 
@@ -71,7 +73,9 @@ class Dirac:
             return data
         anchors = np.asarray(self.anchors)
         if anchors.shape != data.shape:
-            raise ParameterError("anchors", f"of the data's shape, {data.shape}", anchors.shape)
+            raise ParameterError(
+                "anchors", f"of the data's shape, {data.shape}", f"shape {anchors.shape}"
+            )
         return anchors
 
     def sample(self, data: Floats, index: int, rng: np.random.Generator) -> Floats:  # noqa: ARG002
@@ -162,7 +166,7 @@ class UniformOnSubset:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         if np.shape(self.groups) != (len(data),):
             raise ParameterError(
-                "groups", f"one label a record, {len(data)}", np.shape(self.groups)
+                "groups", f"one label a record, {len(data)}", f"shape {np.shape(self.groups)}"
             )
         return self._membership
 
@@ -179,7 +183,7 @@ class CallableDensity:
         center = np.asarray(self.sampler(data[index], rng))
         if center.shape != (data.shape[1],):
             raise ParameterError(
-                "density", f"a function returning {data.shape[1]} numbers", center.shape
+                "density", f"a function returning {data.shape[1]} numbers", f"shape {center.shape}"
             )
         if not np.isfinite(center).all():
             raise UsageError("density must return finite numbers: check the function.")

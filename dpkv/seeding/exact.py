@@ -12,26 +12,32 @@ from collections.abc import Callable
 from itertools import accumulate
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.errors import UsageError
 from dpkv.kernels import Integers
 
 LARGEST_INT64 = 2**63 - 1
+_ALL_ONE = np.empty(0, np.int64)
 
 
 class ExactDistances:
-    """Squared distances of integer points to their nearest center so far, and their block sums.
+    """Squared distances of integer points to their nearest center so far, and their weighted sums.
 
-    ``diam2_squared`` bounds every squared distance.
+    ``diam2_squared`` bounds every squared distance. Empty ``weights`` means that all are one.
     """
 
-    def __init__(self, points: Integers, diam2_squared: int) -> None:
-        if kernels.BLOCK * diam2_squared > LARGEST_INT64:
+    def __init__(
+        self, points: Integers, diam2_squared: int, weights: NDArray[np.int64] = _ALL_ONE
+    ) -> None:
+        heaviest = int(weights.max(initial=1))
+        if kernels.BLOCK * diam2_squared * heaviest > LARGEST_INT64:
             raise UsageError(
                 "the grid is too fine for exact sums of squared distances: use fewer columns."
             )
         self._points = points
+        self._weights = weights
         self._sums = np.zeros(kernels.block_count(len(points)), np.int64)
         self.nearest = np.empty(0, np.int64)
 
@@ -46,14 +52,59 @@ class ExactDistances:
             self._points,
             np.asarray(centers, dtype=np.int64),
             self.nearest,
-            np.empty(0, np.int64),
+            self._weights,
             self._sums,
         )
 
     def block_sums(self) -> list[int]:
-        """Return the sum of every block, as Python's integers."""
+        """Return the weighted sum of every block, as Python's integers."""
         sums: list[int] = self._sums.tolist()
         return sums
+
+    def total(self, smoothing: int | None) -> int:
+        """Return the sum of weight (D_t + smoothing) over all points; of weights where it is None.
+
+        Without a center every D_t counts as zero.
+        """
+        running = self._running(smoothing)
+        return running[-1] if running else 0
+
+    def find(self, target: int, smoothing: int | None) -> int:
+        """Return the point at which the running sum of ``total`` passes ``target``."""
+        running = self._running(smoothing)
+        block = bisect_right(running, target)
+        target -= running[block - 1] if block else 0
+        rows = slice(block * kernels.BLOCK, (block + 1) * kernels.BLOCK)
+        masses = self._masses(rows, smoothing)
+        place = next(place for place, sum_ in enumerate(accumulate(masses)) if sum_ > target)
+        return rows.start + place
+
+    def _masses(self, rows: slice, smoothing: int | None) -> list[int]:
+        count = len(self._points[rows])
+        weights = self._weights[rows].tolist() if self._weights.size else [1] * count
+        if smoothing is None:
+            return weights
+        distances = self.nearest[rows].tolist()
+        pairs = zip(weights, distances, strict=True)
+        return [weight * (distance + smoothing) for weight, distance in pairs]
+
+    def _running(self, smoothing: int | None) -> list[int]:
+        """Return the running sums over blocks: Python integers."""
+        weights = self._block_weights()
+        if smoothing is None:
+            return list(accumulate(weights))
+        pairs = zip(self.block_sums(), weights, strict=True)
+        return list(accumulate(total + weight * smoothing for total, weight in pairs))
+
+    def _block_weights(self) -> list[int]:
+        n_blocks, size = len(self._sums), kernels.BLOCK
+        if self._weights.size:
+            sums: list[int] = np.add.reduceat(self._weights, np.arange(n_blocks) * size).tolist()
+            return sums
+        counts = [size] * n_blocks
+        if counts:
+            counts[-1] = len(self._points) - size * (n_blocks - 1)
+        return counts
 
 
 class ExactPicker:
@@ -72,7 +123,6 @@ class ExactPicker:
         below: Callable[[int], int],
     ) -> None:
         self._distances = ExactDistances(points, diam2_squared)
-        self._n_records = len(points)
         self._smoothing = smoothing
         self._below = below
 
@@ -88,25 +138,11 @@ class ExactPicker:
     def by_distance(self) -> int | None:
         """Pick by one uniform integer below the sum of all weights; None when that is zero."""
         assert self._smoothing is not None
-        running = self._running_weights(self._smoothing)
-        if running[-1] == 0:
+        total = self._distances.total(self._smoothing)
+        if total == 0:
             return None
-        target = self._below(running[-1])
-        block = bisect_right(running, target)
-        target -= running[block - 1] if block else 0
-        start = block * kernels.BLOCK
-        distances = self._distances.nearest[start : start + kernels.BLOCK].tolist()
-        weights = accumulate(distance + self._smoothing for distance in distances)
-        return start + next(place for place, sum_ in enumerate(weights) if sum_ > target)
-
-    def _running_weights(self, smoothing: int) -> list[int]:
-        """Return the running sums, over blocks, of D_t + smoothing: Python integers."""
-        sums = self._distances.block_sums()
-        counts = [kernels.BLOCK] * len(sums)
-        counts[-1] = self._n_records - kernels.BLOCK * (len(sums) - 1)
-        weights = zip(sums, counts, strict=True)
-        return list(accumulate(total + count * smoothing for total, count in weights))
+        return self._distances.find(self._below(total), self._smoothing)
 
     def plainly(self, round_: int) -> int:  # noqa: ARG002
         """Pick uniformly."""
-        return self._below(self._n_records)
+        return self._distances.find(self._below(self._distances.total(None)), None)

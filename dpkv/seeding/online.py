@@ -22,8 +22,8 @@ from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.errors import ParameterError
 from dpkv.kernels import Float64s, Floats, Indices
-from dpkv.seeding.bounds import online_bound
 from dpkv.seeding.nearest import keep_nearest
+from dpkv.seeding.potential_bounds import online_bound
 from dpkv.seeding.potentials import assign
 from dpkv.seeding.probes import IdentityProbe
 from dpkv.streams import ArrayStream, Stream, as_stream, recut
@@ -214,7 +214,9 @@ def estimate_varsigma(
     centers = as_records(optimal_centers)
     numbers = np.asarray(batches)
     if numbers.shape != (len(records),):
-        raise ParameterError("batches", f"one number a record, {len(records)}", numbers.shape)
+        raise ParameterError(
+            "batches", f"one number a record, {len(records)}", f"shape {numbers.shape}"
+        )
     _, batch_of = np.unique(numbers, return_inverse=True)
     labels = assign(records, centers)
     reach = _diameter(records) if diameter is None else positive_finite("diameter", diameter)

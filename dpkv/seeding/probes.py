@@ -97,7 +97,9 @@ class MinibatchProbe:
     def eligible(self, round_: int, n_records: int) -> NDArray[np.bool_]:
         """Let only the records of this round's batch be picked."""
         if self.batches.shape != (n_records,):
-            raise ParameterError("batches", f"one number a record, {n_records}", self.batches.shape)
+            raise ParameterError(
+                "batches", f"one number a record, {n_records}", f"shape {self.batches.shape}"
+            )
         return np.asarray(self.batches == round_)
 
 

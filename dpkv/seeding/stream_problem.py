@@ -11,11 +11,11 @@ import numpy as np
 from dpkv import kernels
 from dpkv.errors import UsageError
 from dpkv.kernels import Float64s, Floats, Indices
+from dpkv.seeding.kmeans_sharp import sharp_stream
 from dpkv.seeding.online import OnlineSeeding, estimate_varsigma, ok_means
 from dpkv.seeding.online_facility import online_kmeans
 from dpkv.seeding.potentials import LloydResult, lloyd_iterations
 from dpkv.seeding.probes import NearestSynopsisProbe
-from dpkv.seeding.sharp import sharp_stream
 from dpkv.seeding.streaming import (
     StreamSeeding,
     estimate_stretching,

@@ -22,8 +22,8 @@ from dpkv import kernels
 from dpkv.errors import ParameterError, UsageError
 from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.algorithm0 import kvariates
-from dpkv.seeding.bounds import printed_streaming_bound, streaming_bound
 from dpkv.seeding.densities import Dirac
+from dpkv.seeding.potential_bounds import printed_streaming_bound, streaming_bound
 from dpkv.seeding.potentials import assign
 from dpkv.seeding.probes import Probe
 from dpkv.seeding.synopses import Synopses, build_synopses

@@ -12,10 +12,10 @@ of records:
     grid        the means of the cells of a randomly shifted grid, made coarser whenever there are
                 too many cells, one column after the other
 
-The facility builder is the default. Unlike k-means# on blocks (`dpkv.seeding.sharp`) it needs
-neither the length of the stream nor a buffer of its square root, and it spends synopses where
-squared distance is, which is what the bound of `thSKM` pays for. The grid is the fastest, and cuts
-space without asking where the records are.
+The facility builder is the default. Unlike k-means# on blocks (``kmeans_sharp``) it needs neither
+the length of the stream nor a buffer of its square root, and it spends synopses where squared
+distance is, which is what the bound of `thSKM` pays for. The grid is the fastest, and cuts space
+without asking where the records are.
 
 What one pass can know: it may carry a record at a synopsis that is no longer, or never was, the
 nearest. ``spread`` is the sum of squared distances to the synopses that carry the records, exact up

@@ -1,7 +1,13 @@
 """CSV files, plain or gzipped, read in blocks of whole records.
 
 pandas turns text into numbers; what it would let pass silently (short rows, long rows, text in a
-numeric column) is caught before or after it, and no message shows a cell.
+numeric column) is caught before or after it, and no message shows a cell. A first row may be a
+record that is taken for names, so a message calls a column by its name only where a person typed
+that name, and else by its number.
+
+What becomes of a row depends on that row alone. In a file of one column every line is a row, a
+blank one a row whose cell is missing; in one of several columns a blank line has no delimiter and
+is no row.
 """
 
 from __future__ import annotations
@@ -26,15 +32,22 @@ from numpy.typing import NDArray
 from dpkv.errors import TableError
 from dpkv.kernels import N_THREADS
 from dpkv.tables.chunk import Chunk
-from dpkv.tables.naming import choose_columns, default_names, is_number, not_numeric
+from dpkv.tables.naming import (
+    choose_columns,
+    default_names,
+    is_header,
+    not_numeric,
+    numbered,
+    quoted,
+)
 from dpkv.tables.pipe import Pipe
 from dpkv.tables.scan import walk_records
 
 BLOCK_BYTES = 1 << 23
 LONGEST_RECORD = 1 << 26
+MOST_COLUMNS = 1_000_000
 _PEEK_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"
-_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "nil"})
 _BOM = b"\xef\xbb\xbf"
 _BOOLEANS = (b"True", b"False", b"true", b"false", b"TRUE", b"FALSE")
 
@@ -52,6 +65,7 @@ class CsvSource:
     """A CSV file whose delimiter, header and columns are known.
 
     With a ``pipe`` its bytes are read instead, exactly once, and ``path`` is just a name for it.
+    ``typed`` tells whether a person named the columns, if they are named.
     """
 
     def __init__(
@@ -60,44 +74,65 @@ class CsvSource:
         columns: Sequence[str] | None,
         header: bool | None,
         pipe: Pipe | None = None,
+        *,
+        typed: bool = True,
     ) -> None:
         self.path = path
         self._pipe = pipe
         self._delimiter, self._names = ",", tuple[str, ...]()  # until the first line is known
-        first = self._first_line()
+        first = self._first_line(header)
         self._delimiter = max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", first).count)
-        cells = self._cells(first)
-        self._guessed_header = header is None
-        self._has_header = _is_header(path, cells) if header is None else header
+        if first.count(self._delimiter) >= MOST_COLUMNS:
+            raise TableError(
+                f"{path} has more than {MOST_COLUMNS} columns in its first row: it is no CSV table "
+                "of records, or its lines do not end."
+            )
+        cells = self._cells(first, header)
+        self.header_guessed = header is None
+        self._has_header = is_header(path, cells) if header is None else header
         self._names = tuple(cells) if self._has_header else default_names(len(cells))
-        self.columns = choose_columns(path, self._names, columns)
-        self._positions = [self._names.index(name) for name in self.columns]
+        public = not self._has_header
+        self.columns = choose_columns(path, self._names, columns, public=public, typed=typed)
+        places = {name: position for position, name in enumerate(self._names)}
+        self._positions = [places[name] for name in self.columns]
+        by_name = public or (columns is not None and typed)
+        self.labels = quoted(self.columns) if by_name else numbered(self._positions)
 
     @property
     def layout(self) -> dict[str, Any]:
         """What decides the numbers read, besides the file and the columns."""
         return {"delimiter": self._delimiter, "header": self._has_header}
 
-    def _first_line(self) -> str:
+    def _first_line(self, header: bool | None) -> str:
+        """Return the first line that is not blank; where all of them are, one missing cell.
+
+        A first row that is said to be a record may hold anything, as any record may.
+        """
+        n_blank = 0
         for piece, _ in self._pieces(_PEEK_BYTES):
             self._refuse_binary(piece)
             for line in piece.removeprefix(_BOM).splitlines():
                 if line.strip():
-                    return self._decoded(line)
+                    return self._decoded(line, "replace" if header is False else "strict")
+                n_blank += 1
+        if n_blank and header is False:
+            return ""
         raise TableError(f"{self.path} is empty: it must hold at least one row.")
 
-    def _cells(self, line: str) -> list[str]:
+    def _cells(self, line: str, header: bool | None) -> list[str]:
         try:
             rows = csv.reader([line], delimiter=self._delimiter, skipinitialspace=True)
-            return [cell.strip() for cell in next(rows)]
+            return [cell.strip() for cell in next(rows)] or [""]
         except csv.Error:  # a cell of over 128 KB
+            if header is False:  # how many there are is all that matters
+                return [""] * max(1, self._walk(f"{line}\n".encode(), 0)[3])
             raise TableError(
                 f"{self.path} has an overlong cell in its first row: it is not a CSV table."
             ) from None
 
-    def _decoded(self, line: bytes) -> str:
+    def _decoded(self, line: bytes, errors: str) -> str:
         try:
-            return line.decode("utf-8")
+            return line.decode("utf-8", errors)
         except UnicodeDecodeError:
             raise TableError(f"{self.path} is not UTF-8 text: save it as UTF-8 CSV.") from None
 
@@ -164,17 +199,24 @@ class CsvSource:
                 text, skipped, found = _without_first_line(text)
                 line += skipped
                 waiting_for_header = not found
-            if text.strip(blanks):
+            if text and (self._one_column or text.strip(blanks)):
                 yield _Block(text, line, share)
             line += _count_lines(text)
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield float64 chunks in file order; blocks ahead are parsed on the other cores."""
+    @property
+    def _one_column(self) -> bool:
+        return len(self._names) == 1
+
+    def chunks(self, *, lenient: bool = False) -> Iterator[Chunk]:
+        """Yield float64 chunks in file order; blocks ahead are parsed on the other cores.
+
+        ``lenient`` takes a cell of text for a missing one.
+        """
         waiting: deque[Future[Chunk]] = deque()
         with ThreadPoolExecutor(N_THREADS, thread_name_prefix="dpkv-csv") as pool:
             try:
                 for block in self._blocks():
-                    waiting.append(pool.submit(self._parse, block))
+                    waiting.append(pool.submit(self._parse, block, lenient))
                     if len(waiting) > N_THREADS:
                         yield waiting.popleft().result()
                 while waiting:
@@ -188,24 +230,24 @@ class CsvSource:
         for block in self._blocks():
             self._refuse_binary(block.text)
             rows = self._refuse_ragged(block)
-            cells = self._read(block.text, str, as_text=True)[self._positions[0]]
+            cells = self._read(block.text, object, as_text=True)[:, 0]
             if len(cells) != rows:
                 raise self._unreadable(block)
-            yield cells.str.strip().to_numpy(dtype=object)
+            yield np.array([cell.strip() for cell in cells], dtype=object)
 
-    def _parse(self, block: _Block) -> Chunk:
+    def _parse(self, block: _Block, lenient: bool) -> Chunk:
         self._refuse_binary(block.text)
         rows = self._refuse_ragged(block)
         try:
             if any(part in block.text for part in _BOOLEANS):
                 raise ValueError  # pandas would take a column of True and False for numbers
-            frame = self._read(block.text, np.float64)
+            values = self._read(block.text, np.float64)
         except ValueError:  # pandas' own message would show the cell
-            frame = self._explained(block)
-        if len(frame) != rows:
+            values = self._numbers(block, lenient)
+        if len(values) != rows:
             raise self._unreadable(block)
         # pandas gives a view that must not be written to where it can: of one column, say.
-        values = np.require(frame[self._positions].to_numpy(), np.float64, ["C", "W"])
+        values = np.require(values, np.float64, ["C", "W"])
         return Chunk(values, block.share, lambda row: f"line {self._line_of_row(block, row)}")
 
     def _refuse_ragged(self, block: _Block) -> int:
@@ -225,91 +267,94 @@ class CsvSource:
             )
         return rows
 
-    def _read(self, text: bytes, dtype: type, *, as_text: bool = False) -> pd.DataFrame:
-        return pd.read_csv(
-            io.BytesIO(text),
+    def _read(self, text: bytes, dtype: type, *, as_text: bool = False) -> NDArray[Any]:
+        """Return the cells of the columns used, in their order."""
+        if b"\r" in text:  # pandas loses a row of empty cells after a blank line that ends with CR
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if self._one_column and not text.strip(b"\n"):  # pandas finds no column in blank lines
+            text = text.replace(b"\n", b'""\n')
+        cells = _cells_of(
+            text,
+            dtype,
             sep=self._delimiter,
-            header=None,
-            names=list(range(len(self._names))),
+            names=range(len(self._names)),
             usecols=self._positions,
-            dtype=dtype,
-            index_col=False,
-            skipinitialspace=True,
-            low_memory=False,
             na_filter=not as_text,
-            encoding="utf-8",
-            encoding_errors="replace",
+            skip_blank_lines=not self._one_column,
         )
+        in_file = sorted(self._positions)  # the order in which pandas gives them
+        if self._positions == in_file:
+            return cells
+        return cells[:, np.searchsorted(in_file, self._positions)]
 
-    def _explained(self, block: _Block) -> pd.DataFrame:
-        """Return the numbers if all used cells are some, else raise what is wrong with them."""
+    def _numbers(self, block: _Block, lenient: bool) -> NDArray[np.float64]:
+        """Return the numbers of a block that may hold text; raise what is wrong, unless lenient."""
         try:
-            frame = self._read(block.text, str)
+            cells = self._read(block.text, object)
+            present, numeric = _numeric_cells(cells)
+            if not numeric.all() and not lenient:
+                raise self._explain(block, numeric)
+            # The parser of blocks without text reads the other cells, so that no number depends on
+            # whether there is text somewhere near it.
+            kept = io.StringIO(newline="")
+            csv.writer(kept).writerows(np.where(present & numeric, cells, "").tolist())
+            names = range(cells.shape[1])
+            return _cells_of(kept.getvalue().encode(), np.float64, names=names)
+        except TableError:
+            raise
         except ValueError:
             raise self._unreadable(block) from None
-        used = frame[self._positions]
-        if all(_is_number(used[position]).all() for position in self._positions):
-            try:
-                return self._read(block.text, np.float64)
-            except ValueError:
-                raise self._unreadable(block) from None
-        raise self._explain(block, used)
 
-    def _explain(self, block: _Block, frame: pd.DataFrame) -> TableError:
+    def _explain(self, block: _Block, numeric: NDArray[np.bool_]) -> TableError:
         """Find the columns, or else the cell, that are not numbers."""
-        numeric = np.column_stack([_is_number(frame[p]) for p in self._positions])
-        ever = [bool(column.any()) for column in numeric.T]
-        never = [column for column, ok in zip(self.columns, ever, strict=True) if not ok]
-        if len(never) == len(self.columns) and self._guessed_header:
+        ever = np.asarray(numeric.any(axis=0))
+        if not ever.any() and self.header_guessed:
             return TableError(
                 f"{self.path}: no column is numeric: encode the columns, or say --no-header if the "
                 "first row is a record."
             )
-        if never:
-            return not_numeric(self.path, never, self.columns)
+        if not ever.all():
+            return not_numeric(self.path, self.columns, self.labels, ever)
         row, column = np.argwhere(~numeric)[0]
         return TableError(
             f"{self.path}, line {self._line_of_row(block, int(row))}, column "
-            f'"{self.columns[column]}": not a number. Mend that cell, or leave the column out '
-            "with --columns."
+            f"{self.labels[column]}: not a number. Mend that cell, or leave the column out with "
+            "--columns."
         )
 
     def _line_of_row(self, block: _Block, row: int) -> int:
-        """Return the line at which the given row of a block starts; blank lines are no rows."""
+        """Return the line at which the given row of a block starts."""
         return block.first_line + self._walk(_ended(block.text), row)[2]
 
     def _unreadable(self, block: _Block) -> TableError:
         return TableError(f"{self.path} cannot be read as CSV near line {block.first_line}.")
 
 
-def _is_header(path: Path, cells: list[str]) -> bool:
-    """Tell whether the first row is a header: cells with a letter, none of them a number."""
-    numbers = [_looks_numeric(cell) for cell in cells]
-    present = [
-        cell
-        for cell, n in zip(cells, numbers, strict=True)
-        if not n and cell.lower() not in _MISSING
-    ]
-    unclear = [c for c in present if any(map(str.isdigit, c)) and not any(map(str.isalpha, c))]
-    if any(len(cell.split()) > 1 and all(map(_looks_numeric, cell.split())) for cell in unclear):
-        raise TableError(
-            f"{path} seems to be separated by blanks: save it with commas between the cells."
-        )
-    if unclear or (present and any(numbers)):
-        raise TableError(
-            f"{path}: the first row is neither all names nor all numbers: say --header or "
-            "--no-header, and choose the numeric columns with --columns."
-        )
-    return bool(present)
+def _cells_of(text: bytes, dtype: type, **options: Any) -> NDArray[Any]:
+    """Return the cells of CSV text without a header, as numbers or as text."""
+    options = {"skip_blank_lines": False, **options}
+    frame = pd.read_csv(
+        io.BytesIO(text),
+        header=None,
+        dtype=dtype,
+        index_col=False,
+        skipinitialspace=True,
+        low_memory=False,
+        encoding="utf-8",
+        encoding_errors="replace",
+        **options,
+    )
+    return np.asarray(frame.to_numpy(dtype=dtype))
 
 
-def _looks_numeric(cell: str) -> bool:
-    return is_number(cell) and "_" not in cell
-
-
-def _is_number(cells: pd.Series) -> NDArray[np.bool_]:
-    """Tell, of text cells, which are numbers or missing."""
-    return np.asarray(cells.isna() | pd.to_numeric(cells, errors="coerce").notna())
+def _numeric_cells(
+    cells: NDArray[np.object_],
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Tell, of text cells, which are not missing, and which are numbers or missing."""
+    flat = pd.Series(cells.ravel(), dtype=object)
+    present = flat.notna().to_numpy()
+    numeric = ~present | pd.to_numeric(flat, errors="coerce").notna().to_numpy()
+    return present.reshape(cells.shape), numeric.reshape(cells.shape)
 
 
 def _without_first_line(text: bytes) -> tuple[bytes, int, bool]:

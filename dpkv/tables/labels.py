@@ -21,7 +21,7 @@ def column_names(path: str | Path, header: bool | None = None) -> tuple[str, ...
     path = Path(path)
     try:
         if path.is_file() and is_parquet(path):
-            return choose_columns(path, opened_parquet(path)[2], None)
+            return choose_columns(path, opened_parquet(path)[2], None, public=True)
     except OSError as error:
         raise unreadable(path, error) from None
     return open_table(path, header=header).columns
@@ -30,11 +30,12 @@ def column_names(path: str | Path, header: bool | None = None) -> tuple[str, ...
 def read_labels(path: str | Path, column: str, header: bool | None = None) -> Labels:
     """Return the text of a column, row by row, in the order in which the table is read."""
     path = Path(path)
-    choose_columns(path, column_names(path, header), [column])
     try:
-        if is_parquet(path):
+        if path.is_file() and is_parquet(path):
+            choose_columns(path, opened_parquet(path)[2], [column], public=True)
             cells = _parquet_column(path, column)
         else:
+            open_table(path, columns=[column], header=header)
             cells = _csv_column(path, column, header)
     except DpkvError:
         raise

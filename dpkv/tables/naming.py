@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dpkv.errors import TableError
+from dpkv.validation import printable_names
+
+_SHOWN = 12
+_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "<na>", "#n/a", "nil"})
+# Where a spreadsheet may see a formula begin: at a cell's start, whichever delimiter it takes.
+_FORMULA = re.compile(r"""(?:^|(?<=[,;|\t\r\n"]))(?=[=+\-@\t\r＝＋－＠])""")
 
 
 def default_names(count: int) -> tuple[str, ...]:
@@ -15,12 +25,25 @@ def default_names(count: int) -> tuple[str, ...]:
 
 
 def choose_columns(
-    path: Path, available: Sequence[str], wanted: Sequence[str] | None
+    path: Path,
+    available: Sequence[str],
+    wanted: Sequence[str] | None,
+    *,
+    public: bool,
+    typed: bool = True,
 ) -> tuple[str, ...]:
-    """Return the columns to use, refusing names that are unknown, repeated or empty."""
-    repeated = [name for name, count in Counter(available).items() if count > 1]
-    if repeated:
-        raise TableError(f"{path} has duplicate column names: {quoted(repeated)}. Rename them.")
+    """Return the columns to use, refusing names that are unknown, repeated or empty.
+
+    Names that are not ``public`` come from a first row that may be a record, so none of them is
+    shown; nor are those ``wanted`` that nobody has ``typed``.
+    """
+    counts = Counter(available)
+    if len(counts) < len(available):
+        repeated = [place for place, name in enumerate(available) if counts[name] > 1]
+        raise TableError(
+            f"{path} has duplicate column names, in columns {listed(numbered(repeated))}: rename "
+            "them, or say --no-header if the first row is a record."
+        )
     if wanted is None:
         unnamed = [position for position, name in enumerate(available, start=1) if not name]
         if unnamed:
@@ -31,11 +54,13 @@ def choose_columns(
         return tuple(available)
     if not wanted:
         raise TableError("columns must name at least one column.")
-    unknown = [name for name in wanted if name not in available or not name]
+    unknown = [name for name in wanted if name not in counts or not name]
+    if unknown and not typed:
+        raise TableError(f"{path} has other columns than the first table: give all the same.")
     if unknown:
-        names = [] if any(map(is_number, available)) else available  # numbers may be a record
-        advice = f"choose from {quoted(names)}" if names else "check the names, or --header"
-        raise TableError(f"{path} has no column {quoted(unknown)}: {advice}.")
+        names = listed(quoted(available))
+        advice = f"choose from {names}" if public else "check the spelling, and --header"
+        raise TableError(f"{path} has no column {listed(quoted(unknown))}: {advice}.")
     if len(set(wanted)) < len(wanted):
         raise TableError("columns must not name a column twice.")
     return tuple(wanted)
@@ -50,16 +75,90 @@ def is_number(text: str) -> bool:
     return True
 
 
-def not_numeric(path: Path, columns: Sequence[str], available: Sequence[str]) -> TableError:
-    """Return the error that names the columns that are not numeric."""
-    rest = [name for name in available if name not in columns]
-    advice = f"choose the others with --columns {','.join(rest)}" if rest else "encode them first"
-    word = "columns" if len(columns) > 1 else "column"
-    verb = "are" if len(columns) > 1 else "is"
-    return TableError(f"{path}: {word} {quoted(columns)} {verb} not numeric: {advice}.")
+def is_header(path: Path, cells: list[str]) -> bool:
+    """Tell whether the first row is a header: cells with a letter, none of them a number."""
+    numbers = [_looks_numeric(cell) for cell in cells]
+    present = [
+        cell
+        for cell, n in zip(cells, numbers, strict=True)
+        if not n and cell.lower() not in _MISSING
+    ]
+    unclear = [cell for cell in present if unlike_a_name(cell)]
+    if any(len(cell.split()) > 1 and all(map(_looks_numeric, cell.split())) for cell in unclear):
+        raise TableError(
+            f"{path} seems to be separated by blanks: save it with commas between the cells."
+        )
+    if unclear or (present and any(numbers)):
+        raise TableError(
+            f"{path}: the first row is neither all names nor all numbers: say --header or "
+            "--no-header, and choose the numeric columns with --columns."
+        )
+    return bool(present)
 
 
-def quoted(names: Sequence[str], most: int = 12) -> str:
-    """Return names in quotes, the first few of many."""
-    shown = ", ".join(f'"{name}"' for name in names[:most])
-    return shown if len(names) <= most else f"{shown}, ... ({len(names)} in all)"
+def _looks_numeric(cell: str) -> bool:
+    return is_number(cell) and "_" not in cell
+
+
+def unlike_a_name(text: str) -> bool:
+    """Tell whether text is a number, or looks like one or a date: digits without a letter."""
+    letters, digits = any(map(str.isalpha, text)), any(map(str.isdigit, text))
+    return is_number(text) or (digits and not letters)
+
+
+def publishable_names(columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the column names of a release, refusing what may be a record or a formula.
+
+    A release publishes its column names. Those of a table without names are its first record where
+    somebody said ``--header``, or read the file with a library that expects a header.
+    """
+    names = printable_names("columns", columns)
+    for place, name in enumerate(names, start=1):
+        if unlike_a_name(name):
+            raise TableError(
+                f"the name of column {place} is a number or looks like one, so the first row may "
+                "be a record, which a release would publish: read it as one (--no-header), or "
+                "rename the column."
+            )
+        if without_formula(name) != name:
+            raise TableError(
+                f"the name of column {place} begins like a formula, which a spreadsheet that opens "
+                "the released centres would run: rename the column."
+            )
+    return names
+
+
+def without_formula(name: str) -> str:
+    """Return a name with an apostrophe wherever a spreadsheet would take it for a formula."""
+    return _FORMULA.sub("'", name)
+
+
+def not_numeric(
+    path: Path, columns: Sequence[str], labels: Sequence[str], numeric: NDArray[np.bool_]
+) -> TableError:
+    """Return the error that says which columns are not numeric."""
+    never = [label for label, ok in zip(labels, numeric, strict=True) if not ok]
+    rest = [name for name, ok in zip(columns, numeric, strict=True) if ok]
+    advice = "encode them first"
+    if rest:
+        by_name = labels == quoted(columns)
+        shown = f" {','.join(rest[:_SHOWN])}" if by_name and len(rest) <= _SHOWN else ""
+        advice = f"choose the others with --columns{shown or ', by name'}"
+    word, verb = ("columns", "are") if len(never) > 1 else ("column", "is")
+    return TableError(f"{path}: {word} {listed(never)} {verb} not numeric: {advice}.")
+
+
+def quoted(names: Sequence[str]) -> tuple[str, ...]:
+    """Return names in quotes: what messages call columns whose names are public."""
+    return tuple(f'"{name}"' for name in names)
+
+
+def numbered(positions: Sequence[int]) -> tuple[str, ...]:
+    """Return what messages call columns whose names may be a record's cells: 1, 2, ..."""
+    return tuple(str(position + 1) for position in positions)
+
+
+def listed(labels: Sequence[str]) -> str:
+    """Return labels in a row, the first few of many."""
+    shown = ", ".join(labels[:_SHOWN])
+    return shown if len(labels) <= _SHOWN else f"{shown}, ... ({len(labels)} in all)"

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpkv.errors import TableError
 from dpkv.tables.chunk import Chunk
-from dpkv.tables.naming import choose_columns, not_numeric
+from dpkv.tables.naming import choose_columns, not_numeric, quoted
 
 _BATCH_ROWS = 1 << 17
 
@@ -37,28 +37,32 @@ def opened_parquet(path: Path) -> tuple[Any, Any, list[str]]:
 class ParquetSource:
     """A Parquet file whose columns are known."""
 
+    header_guessed = False
+
     def __init__(self, path: Path, columns: Sequence[str] | None) -> None:
         self.path = path
         self._arrow, self._file, own = opened_parquet(path)
         schema = self._file.schema_arrow
-        self.columns = choose_columns(path, own if columns is None else schema.names, columns)
+        names = own if columns is None else schema.names
+        self.columns = choose_columns(path, names, columns, public=True)
+        self.labels = quoted(self.columns)
         types = self._arrow.types
         numeric = (types.is_integer, types.is_floating, types.is_decimal)
-        unfit = [
-            name
-            for name in self.columns
-            if not any(test(schema.field(name).type) for test in numeric)
-        ]
-        if unfit:
-            raise not_numeric(path, unfit, self.columns)
+        kinds = dict(zip(schema.names, schema.types, strict=True))
+        fit = np.array([any(test(kinds[name]) for test in numeric) for name in self.columns])
+        if not fit.all():
+            raise not_numeric(path, self.columns, self.labels, fit)
 
     @property
     def layout(self) -> dict[str, Any]:
         """What decides the numbers read, besides the file and the columns: nothing."""
         return {}
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield float64 chunks with the share of the rows read so far."""
+    def chunks(self, *, lenient: bool = False) -> Iterator[Chunk]:  # noqa: ARG002
+        """Yield float64 chunks with the share of the rows read so far.
+
+        A numeric column holds no text for ``lenient`` to pass over.
+        """
         total, done = max(1, self._file.metadata.num_rows), 0
         try:
             for batch in self._file.iter_batches(_BATCH_ROWS, columns=list(self.columns)):

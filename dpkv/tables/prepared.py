@@ -43,8 +43,10 @@ def prepare(
     Without ``bounds``, ``data_bounds`` takes the box around the data, whose source says that it
     leaks them.
 
-    ``invalid`` says what happens to rows with NaN, infinity or a number beyond ±2^53: "refuse" the
-    table, or map each such row to the "center" of the domain, a fixed rule that reveals nothing.
+    ``invalid`` says what happens to rows with text, NaN, infinity, nothing or a number beyond
+    ±2^53: "refuse" the table, or map each such row to the "center" of the domain, a fixed rule that
+    reveals nothing. Then no cell refuses the table; a file that is not made of rows of equally many
+    cells still is refused.
     """
     domain = domain_of(source.columns, bounds, scaled)
     fill = fill_of(domain, invalid)

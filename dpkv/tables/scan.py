@@ -15,8 +15,10 @@ def walk_records(text, delimiter, wanted, row):  # type: ignore[no-untyped-def]
     ``end`` is where the last whole record ends and ``rows`` how many records there are. ``line`` is
     the offset, in lines, of the first record whose count ``cells`` is not ``wanted`` or whose
     number is ``row`` (0-based), or -1. Records end with LF, CRLF or CR outside quotes; a quote
-    opens only at the start of a cell; a record of blanks is no record. All this is how pandas'
-    parser reads them.
+    opens only at the start of a cell. All this is how pandas' parser reads them.
+
+    A line of blanks is a record where one cell is wanted: its cell is missing. Several cells have
+    delimiters between them even when all are missing, so a line without any is no record.
     """
     end = rows = line = cells_found = 0
     record_line = 0
@@ -36,7 +38,7 @@ def walk_records(text, delimiter, wanted, row):  # type: ignore[no-untyped-def]
             state = _IN_QUOTES  # opens a cell, or is the second of a doubled quote
             blank = False
         elif breaks:
-            if not blank:
+            if not blank or wanted == 1:
                 if found < 0 and (cells != wanted or rows == row):
                     found, cells_found = record_line, cells
                 rows += 1

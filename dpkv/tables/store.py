@@ -27,7 +27,7 @@ from dpkv.workspace import check_private, private_folder, remove_if_empty, write
 MEMORY_LIMIT = 512 << 20
 """Bytes that a table may take in memory before it goes to a memory-mapped file."""
 
-_FORMAT = 1  # raised whenever a table may be read differently than before
+_FORMAT = 2  # raised whenever a table may be read differently than before
 _COPIES = 2  # how often the records are in memory at worst: as read, and in working coordinates
 _MAP_ROWS = 1 << 16
 _UNFINISHED = "reading-"

@@ -14,13 +14,14 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from dpkv import core_dumps
 from dpkv.domain import Bounds, Domain
 from dpkv.errors import TableError
 from dpkv.kernels import Float64s, Floats
 from dpkv.streams import CHUNK_ROWS, gathered, peeked
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.csvfile import CsvSource
-from dpkv.tables.naming import choose_columns, default_names
+from dpkv.tables.naming import choose_columns, default_names, quoted
 from dpkv.tables.pipe import Pipe, read_once
 from dpkv.tables.prepared import domain_of, fill_of
 from dpkv.tables.store import state_of
@@ -63,7 +64,7 @@ class RecordStream:
             raise read_once(self.name)
         self._begun = True
         self.n_records = self.n_invalid = 0
-        for chunk in readable_chunks(self._source):
+        for chunk in readable_chunks(self._source, lenient=self._fill is not None):
             self.n_invalid += mend(chunk, self._fill, self._source)
             for start in range(0, len(chunk.values), CHUNK_ROWS):
                 values = chunk.values[start : start + CHUNK_ROWS]
@@ -126,6 +127,7 @@ def _open_bytes(
     source: str | Path, columns: Sequence[str] | None, header: bool | None
 ) -> tuple[Source, bool]:
     path = Path(source)
+    core_dumps.switch_off()
     try:
         if str(source) == "-" and sys.stdin is None:
             raise TableError("standard input is closed: pipe the table in, or give a file.")
@@ -147,11 +149,13 @@ class _IterableSource:
     """The rows that an iterator yields, with the columns x1, x2, ..."""
 
     path = Path("the stream")
+    header_guessed = False
 
     def __init__(self, items: Iterator[ArrayLike], columns: Sequence[str] | None) -> None:
         width, self._items = peeked(items)
         names = default_names(width)
-        self.columns = choose_columns(self.path, names, columns)
+        self.columns = choose_columns(self.path, names, columns, public=True)
+        self.labels = quoted(self.columns)
         self._positions = [names.index(name) for name in self.columns]
 
     @property
@@ -159,10 +163,10 @@ class _IterableSource:
         """What decides the numbers read: nothing that could be written down."""
         return {}
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self, *, lenient: bool = False) -> Iterator[Chunk]:
         """Yield the rows; nobody knows how many there will be."""
         done = 0
-        for values in gathered(self._items):
+        for values in gathered(self._items, lenient=lenient):
             used = values if len(self._positions) == values.shape[1] else values[:, self._positions]
             yield Chunk(used, 0.0, _record_names(done))
             done += len(values)

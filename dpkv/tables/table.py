@@ -10,13 +10,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dpkv import core_dumps
 from dpkv.errors import TableError
 from dpkv.kernels import Float64s, Floats
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.csvfile import CsvSource
 from dpkv.tables.parquet import ParquetSource
 from dpkv.tables.store import MEMORY_LIMIT, RecordStore
-from dpkv.validation import LARGEST_MAGNITUDE
+from dpkv.validation import fill_unusable, usable_numbers
 
 Progress = Callable[[float], None]
 """Called with the share of the table read so far, between 0 and 1."""
@@ -46,24 +47,34 @@ class Source(Protocol):
 
     path: Path
     columns: tuple[str, ...]
+    labels: tuple[str, ...]
+    """What a message calls each column: its name where that cannot be a record's, or its number."""
+    header_guessed: bool
+    """Whether the first row was taken for names, or for a record, by its looks alone."""
 
     @property
     def layout(self) -> dict[str, Any]:
         """What decides the numbers read, besides the file and the columns."""
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows in file order."""
+    def chunks(self, *, lenient: bool = False) -> Iterator[Chunk]:
+        """Yield the rows in file order; ``lenient`` takes text for a missing number."""
 
 
 def open_table(
-    path: str | Path, *, columns: Sequence[str] | None = None, header: bool | None = None
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    header: bool | None = None,
+    typed: bool = True,
 ) -> Source:
     """Look at a CSV (also gzipped) or Parquet file and return its source, without reading it all.
 
     ``header`` None finds out by itself: a first row with no number in it is a header. Columns of a
-    table without one are called x1, x2, ...
+    table without one are called x1, x2, ... Unless ``columns`` were ``typed`` by a person, messages
+    do not show them.
     """
     path = Path(path)
+    core_dumps.switch_off()
     try:
         if path.is_dir():
             raise TableError(f"{path} is a directory: give one CSV or Parquet file.")
@@ -75,9 +86,25 @@ def open_table(
             raise TableError(f"{path} is empty: it must hold at least one row.")
         if is_parquet(path):
             return ParquetSource(path, columns)
-        return CsvSource(path, columns, header)
+        return CsvSource(path, columns, header, typed=typed)
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def check_header(source: Source, invalid: str) -> None:
+    """Refuse, for what leads to a release, a header that nothing confirms.
+
+    A release publishes column names, so a record must never pass for them. Where rows that are no
+    numbers refuse the table, a guess is confirmed by reading on: all columns used turn out numeric,
+    so a first row of text cannot be a record of such a table, and one of numbers is not taken for
+    names. Where such rows are filled, text is as good a record as any and nothing tells it from
+    names; and "there is a release" would depend on what the first record holds.
+    """
+    if invalid == "center" and source.header_guessed:
+        raise TableError(
+            f"{source.path}: where any cell may be filled, the first row may be names or a record: "
+            "say --header or --no-header."
+        )
 
 
 def is_parquet(path: Path) -> bool:
@@ -99,7 +126,7 @@ def load(
     workspace: str | Path = ".dpkv",
     progress: Progress | None = None,
 ) -> Table:
-    """Read a source. Rows with an unusable number become ``fill``; without one they are refused."""
+    """Read a source. Rows with an unusable cell become ``fill``; without one they are refused."""
     recipe = {
         "path": str(source.path.resolve()),
         "columns": list(source.columns),
@@ -115,7 +142,7 @@ def load(
         return Table(kept.values, source.columns, kept.n_invalid, kept.path, reused=True)
     n_invalid = 0
     try:
-        for chunk in readable_chunks(source):
+        for chunk in readable_chunks(source, lenient=fill is not None):
             n_invalid += mend(chunk, fill, source)
             store.append(chunk.values)
             if progress is not None:
@@ -130,10 +157,10 @@ def load(
     return Table(copy.values, source.columns, n_invalid, copy.path)
 
 
-def readable_chunks(source: Source) -> Iterator[Chunk]:
+def readable_chunks(source: Source, *, lenient: bool) -> Iterator[Chunk]:
     """Yield the source's chunks; trouble with the file itself becomes a sentence about it."""
     try:
-        yield from source.chunks()
+        yield from source.chunks(lenient=lenient)
     except OSError as error:
         raise unreadable(source.path, error) from None
 
@@ -152,13 +179,11 @@ def unreadable(path: Path, error: OSError) -> TableError:
 def mend(chunk: Chunk, fill: Float64s | None, source: Source) -> int:
     """Refuse or replace the rows of ``chunk`` that cannot be used; return how many there were."""
     values = chunk.values
-    usable = np.abs(values) <= LARGEST_MAGNITUDE  # false for NaN and infinity as well
+    if fill is not None:
+        return fill_unusable(values, fill)
+    usable = usable_numbers(values)
     if usable.all():
         return 0
-    if fill is not None:
-        rows = ~usable.all(axis=1)
-        values[rows] = fill
-        return int(rows.sum())
     finite = np.isfinite(values)
     if not finite.all():
         raise TableError(
@@ -174,4 +199,4 @@ def mend(chunk: Chunk, fill: Float64s | None, source: Source) -> int:
 def _place(chunk: Chunk, wrong: NDArray[np.bool_], source: Source) -> str:
     """Name the first cell that is wrong, never what stands in it."""
     row, column = np.argwhere(wrong)[0]
-    return f'{source.path}, {chunk.locate(int(row))}, column "{source.columns[column]}"'
+    return f"{source.path}, {chunk.locate(int(row))}, column {source.labels[column]}"

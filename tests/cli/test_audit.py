@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from support.pages import Element, cells, figures, parsed, shown
 from support.run import Run, dpkv, in_process, refusal
 from threadpoolctl import threadpool_limits
@@ -21,11 +22,13 @@ from threadpoolctl import threadpool_limits
 from dpkv.audits import run as audit_run
 from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import FAULTS
-from dpkv.audits.picked import published_bound_audit
 from dpkv.audits.privacy import Effort
+from dpkv.audits.published_bound import published_bound_audit
 from dpkv.audits.results import Conformance, PublishedBound
 from dpkv.audits.run import Job
 from dpkv.noise import Entropy
+from dpkv.releases.kept_releases import parse_record
+from dpkv.releases.signing import SigningKey
 
 M = 300
 BOUNDS = "--bounds=-10,10"
@@ -234,6 +237,48 @@ def test_a_table_of_other_columns_is_refused(audit: Run) -> None:
     Path("west.csv").write_text(text, encoding="utf-8")
     told = refusal(audit("release/release.json", "--data", "west.csv"))
     assert "column" in told
+
+
+@pytest.mark.parametrize("invalid", ["refuse", "center"])
+def test_a_calibration_of_another_table_is_not_taken_for_the_releases(
+    audit: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    home: Path,
+    invalid: str,
+) -> None:
+    rows = "".join(f"{number % 5},{number % 7},{number % 3}\n" for number in range(40))
+    Path("wide.csv").write_text("a,b,c\n" + rows, encoding="utf-8")
+    calibrate = in_process(monkeypatch, capsys, home, "calibrate")
+    asked = ("--eps=1", "--k=2", "--bounds=0,9", "--method=randomized", f"--invalid={invalid}")
+    asked = (*asked, "--header")
+    assert calibrate("wide.csv", *asked).returncode == 0
+    told = refusal(audit("release/release.json"))
+    assert "other columns than the table of the newest calibration: give its table by" in told
+    assert calibrate("other.csv", *asked).returncode == 0
+    told = refusal(audit("release/release.json"))
+    assert "the release was not made from this table" in told
+    assert not Path("audit").exists()
+
+
+def test_another_table_is_told_before_a_cell_of_it_is_complained_of(
+    audit: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    lines = Path("other.csv").read_text(encoding="utf-8").splitlines()
+    Path("unclean.csv").write_text("\n".join([*lines[:-1], ",1\n"]), encoding="utf-8")
+    calibrate = in_process(monkeypatch, capsys, home, "calibrate")
+    asked = ("--eps=2", "--k=2", BOUNDS, "--method=randomized", "--invalid=center", "--header")
+    assert calibrate("unclean.csv", *asked).returncode == 0
+    assert "the release was not made from this table" in refusal(audit("release/release.json"))
+
+
+def test_a_release_is_read_as_it_was_made_whatever_the_newest_calibration_says(
+    audit: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    calibrate = in_process(monkeypatch, capsys, home, "calibrate")
+    asked = ("--eps=2", "--k=2", BOUNDS, "--method=randomized", "--invalid=center", "--header")
+    assert calibrate("data.csv", *asked, "--columns=north").returncode == 0
+    assert audit("release/release.json").returncode == 0
 
 
 def test_a_release_whose_record_states_half_the_noise_is_not_passed(audit: Run) -> None:
@@ -447,7 +492,7 @@ def test_finished_runs_are_taken_from_the_workspace(audit: Run, home: Path) -> N
         (("data.csv", *ASKED, "--seed", "-1"), "seed must be"),
         (("data.csv", *ASKED, "--gamma", "0"), "gamma must be greater than 0"),
         (("absent.csv", *ASKED), "absent.csv"),
-        (("absent.json",), "absent.json cannot be read"),
+        (("absent.json",), "absent.json does not exist"),
         (("data.csv", *ASKED, "--out", "release"), "--out must be a new folder. release holds"),
         (("data.csv", *ASKED, "--out", "data.csv"), "--out must be a new folder. data.csv is a"),
         (("data.csv", *ASKED, "--out", ".dpkv/audit"), "--out must not be inside the workspace"),
@@ -496,3 +541,42 @@ def test_very_small_and_very_large_eps(audit: Run, eps: str) -> None:
     found = found_in(Path("audit"))
     for loss in found["data_losses"]:
         assert all(0 <= value <= float(eps) for value in loss["simulated_losses"])
+
+
+# -- who vouches for the record ----------------------------------------------------------------
+
+
+def test_an_audit_says_who_vouches_for_the_record(audit: Run, home: Path) -> None:
+    result = audit("release/release.json", "--out", "vouched")
+    assert result.returncode == 0, result.stderr
+    assert "by the ledger here" in result.stdout and "nobody" not in result.stdout
+    assert found_in(home / "vouched")["subject"]["vouched_by"] == ["the ledger here"]
+    report = (home / "vouched" / "report.md").read_text(encoding="utf-8")
+    assert "by the ledger here" in report and "nobody vouches" not in report
+
+
+def test_an_audit_of_a_record_that_anybody_may_have_made_up_says_so(audit: Run, home: Path) -> None:
+    """Consistent, signed by a fresh key, and nothing that a ledger knows of."""
+    path = home / "release" / "release.json"
+    record = parse_record(path.read_text(encoding="utf-8"), path)
+    made_up = record.model_copy(update={"ledger": None, "release_id": None})
+    signed = SigningKey(ed25519.Ed25519PrivateKey.generate()).sign(made_up)
+    path.write_text(signed.to_json(), encoding="utf-8")
+    result = audit("release/release.json", "--data", "data.csv", "--out", "made-up")
+    assert result.returncode == 0, result.stderr
+    assert "was found, but nobody vouches for the record" in result.stdout
+    assert "was found." not in result.stdout
+    found = found_in(home / "made-up")
+    assert found["subject"]["vouched_by"] == []
+    assert "nobody vouches for the record" in found["verdict"]["headline"]
+    for name in ("report.md", "report.html"):
+        report = (home / "made-up" / name).read_text(encoding="utf-8")
+        assert "No violation found; nobody vouches for the record" in report
+        assert "by nobody: no ledger here has it" in report
+
+
+def test_an_audit_of_a_table_has_no_record_to_vouch_for(audit: Run, home: Path) -> None:
+    result = audit("data.csv", *ASKED, "--out", "table")
+    assert result.returncode == 0, result.stderr
+    assert "vouche" not in result.stdout
+    assert "vouched_by" not in found_in(home / "table")["subject"]

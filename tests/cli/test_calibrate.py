@@ -77,12 +77,14 @@ def test_the_default_range_is_cut_aloud(tmp_path: Path) -> None:
 
 def test_it_says_what_to_do_next(tmp_path: Path) -> None:
     for arguments, advice in (
-        (["--bounds=-10,10"], "next: every centre drowns in noise here"),
-        ([], "next: find bounds that are public"),
+        (["--bounds=-10,10", "--eps", "1"], "next: every centre drowns in noise here"),
+        (["--eps", "1"], "next: find bounds that are public"),
         (["--bounds=-10,10", "--eps", "12"], "next: choose a k"),
     ):
-        base = ("calibrate", PATIENTS, "--eps", "1", "--k", "2", *QUICK)
-        assert advice in dpkv(*base, *arguments, cwd=tmp_path).stdout
+        text = dpkv("calibrate", PATIENTS, "--k", "2", *QUICK, *arguments, cwd=tmp_path).stdout
+        assert advice in text
+        told = "choose k, mechanism, gamma and columns without looking at the data"
+        assert told in text[text.index("next: ") :]
 
 
 def test_a_constant_table_needs_no_noise(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from support.run import Run, in_process, refusal
 from support.server import Site, serving
 
-from dpkv.datasets import recipes
+from dpkv.paper.datasets import recipes
 
 VALUES = np.arange(600.0).reshape(-1, 2)
 

@@ -14,6 +14,7 @@ from support.run import Run, dpkv, in_process, refusal
 
 SECRET = "0.31337"  # stands in every table; nothing printed may show it
 RELEASE = ("release", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps")
+OTHER = ("release", "--k=2", "--data=u.csv", "--bounds=-1,1", "--eps")
 
 
 @pytest.fixture
@@ -57,8 +58,9 @@ def test_a_budget_and_releases_in_processes(home: Path) -> None:
 def test_show_as_json(run: Run, home: Path) -> None:
     printed(run("ledger", "set-budget", "t.csv", "--eps=2.5"))
     printed(run(*RELEASE, "1", "--id=first", "--out=1"))
-    printed(run(*RELEASE, "0.5", "--id=second", "--out=2", "--bounds=data"))
-    printed(run(*RELEASE, "1", "--data=u.csv", "--out=3"))
+    asked = [option for option in RELEASE if not option.startswith("--bounds")]
+    printed(run(*asked, "0.5", "--id=second", "--out=2", "--bounds=data"))
+    printed(run(*OTHER, "1", "--out=3"))
     ledger = shown(run)
     assert ledger["kind"] == "ledger" and ledger["visibility"] == "curator-only"
     mine, other = ledger["accounts"]
@@ -182,6 +184,16 @@ def test_a_lost_ledger_beside_its_journal_is_not_begun_anew(run: Run, home: Path
     assert not (home / "2").exists()
 
 
+def test_a_ledger_that_is_gone_beside_its_releases_is_not_shown_as_empty(
+    run: Run, home: Path
+) -> None:
+    printed(run(*RELEASE, "1", "--id=mine"))
+    (home / ".dpkv" / "ledger.sqlite").unlink()
+    for arguments in ((), ("--json",)):
+        told = refusal(run("ledger", "show", *arguments))
+        assert "lacks entry 1 as the kept release" in told and "mine.json" in told
+
+
 def test_a_workspace_of_others_is_closed_or_refused(run: Run, home: Path) -> None:
     printed(run(*RELEASE, "1"))
     (home / ".dpkv").chmod(0o755)
@@ -204,7 +216,7 @@ def test_a_named_data_set_has_one_budget(run: Run) -> None:
     text = printed(run("ledger", "set-budget", "name:people", "--eps=1"))
     assert text.startswith("name:people: budget 1, 0 spent, 1 left")
     printed(run(*RELEASE, "0.5", "--dataset=people", "--out=1"))
-    printed(run(*RELEASE, "0.5", "--dataset=people", "--data=u.csv", "--out=2"))
+    printed(run(*OTHER, "0.5", "--dataset=people", "--out=2"))
     sentence = refusal(run(*RELEASE, "0.5", "--dataset=people", "--out=3"), exit_code=4)
     assert "remaining 0, short by 0.5" in sentence
     printed(run(*RELEASE, "0.5", "--out=4"))  # another account: the file's own

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.run import dpkv
+from support.points import MOMENTS, PATIENCE, POINTS, Stopped, child_environment, owner_of
+from support.run import dpkv, sentences
 
 from dpkv.ledger import Ledger
 from dpkv.releases import verify
-from dpkv.releases.stored import parse_record
+from dpkv.releases.kept_releases import parse_record
 from dpkv.releases.verify import failed
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks and signals")
 
 RELEASE = ("release", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps=0.1")
-ENVIRONMENT = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
+ENVIRONMENT = child_environment()
 
 
 @pytest.fixture
@@ -54,20 +51,18 @@ def helper(program: str, home: Path, *arguments: str, prefix: tuple[str, ...] = 
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=2 * PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 PRELUDE = """
-import json, os, random, shutil, signal, subprocess, sys, tempfile, time, traceback
+import json, os, shutil, signal, subprocess, sys, tempfile, traceback
 from pathlib import Path
 import dpkv, dpkv.cli, dpkv.releases, dpkv.tables, dpkv.releases.signing
-from dpkv.cli import output
 from dpkv.ledger import Ledger
-from dpkv.mechanisms.mechanism import Mechanism
-from dpkv.releases import produce, stored
+from support.points import MOMENTS, act_at, announce, announced, raise_at, until_stopped
 
 RELEASE = ["release", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps=0.1"]
 given = sys.argv[1:]
@@ -111,20 +106,12 @@ table = Path.cwd()
 warm = tempfile.mkdtemp(dir=".")
 os.chdir(warm)
 command(*(a.replace("t.csv", "../t.csv") for a in RELEASE), "--out=warm")
-begun = time.perf_counter()
-command(*(a.replace("t.csv", "../t.csv") for a in RELEASE), "--out=timed")
-duration = time.perf_counter() - begun
 os.chdir("..")
 shutil.rmtree(warm)
 
 def report(*found):
     print(json.dumps(found), file=results)
 """
-
-
-def sentences(err: str) -> list[str]:
-    """Return the lines of stderr but for progress, which a slow machine reports."""
-    return [line for line in err.strip().splitlines() if not re.fullmatch(r".*: \d+%", line)]
 
 
 def charges(home: Path) -> list[str]:
@@ -161,7 +148,7 @@ def sound(home: Path) -> tuple[list[str], list[str]]:
 def test_eight_releases_against_a_budget_for_five(home: Path) -> None:
     assert dpkv("ledger", "set-budget", "t.csv", "--eps", "0.5", cwd=home).returncode == 0
     processes = [started(home, *RELEASE, f"--out=out{number}") for number in range(8)]
-    ends = [(process.communicate(timeout=120), process.returncode) for process in processes]
+    ends = [(process.communicate(timeout=PATIENCE), process.returncode) for process in processes]
     assert sorted(code for _, code in ends) == [0] * 5 + [4] * 3
     for number, ((out, err), code) in enumerate(ends):
         assert (home / f"out{number}").exists() == (code == 0)
@@ -175,7 +162,7 @@ def test_eight_releases_against_a_budget_for_five(home: Path) -> None:
 def test_processes_with_the_same_id_get_the_same_release(home: Path) -> None:
     """On a workspace that none of them finds."""
     processes = [started(home, *RELEASE, "--id=mine", f"--out=o{n}", "--json") for n in range(4)]
-    ends = [process.communicate(timeout=120) for process in processes]
+    ends = [process.communicate(timeout=PATIENCE) for process in processes]
     assert [sentences(err) for _, err in ends] == [[]] * 4
     assert len({out for out, _ in ends}) == 1
     assert charges(home) == ["mine"]
@@ -212,38 +199,53 @@ def test_a_tight_race_for_the_same_id(home: Path) -> None:
 # --- kill -9 ----------------------------------------------------------------------------------
 
 KILLED = """
-rounds, fault = int(given[0]), given[1] == "released first"
+fault, moments = given[0] == "released first", json.loads(given[1])
 charge, keep = Ledger.charge, Ledger.keep
+if fault:  # else a ledger beside a release that it did not pay for would stop all that follow
+    import dpkv.ledger.database
+    dpkv.ledger.database.quoted_entries = lambda workspace: ()
 
-def work():
+def work(point, when, write, wait):
+    act_at(point, when, announce(write, wait=wait))
     for step in range(10**6):
         later = []
         if fault:  # the planted fault: the charge is written when the release is out
             shadow = Ledger(Path(f"shadow-{os.getpid()}-{step}"))
             def charge_later(ledger, **named):
-                later.append(lambda: (time.sleep(60), charge(ledger, **named)))
+                later.append(lambda: charge(ledger, **named))
                 return charge(shadow, **named)
             Ledger.charge, Ledger.keep = charge_later, lambda ledger, **named: None
         command(*RELEASE, f"--out=out-{os.getpid()}-{step}")
-        for write in later:
-            write()
+        for write_charge in later:
+            write_charge()
 
-for _ in range(rounds):
-    child = forked(work)
-    time.sleep(random.uniform(0, 3 * duration))  # within a few releases, on any disk
-    os.kill(child, signal.SIGKILL)
-    ended(child)
+missed = []
+for point, when in moments:
+    for wait in (True, False):  # dead at the point itself, and wherever it is when we come
+        read, write = os.pipe()
+        child = forked(lambda: work(point, when, write, wait))
+        os.close(write)
+        if not announced(read):
+            missed.append(point)
+        os.close(read)
+        os.kill(child, signal.SIGKILL)
+        ended(child)
 kept = {path.stem for path in Path(".dpkv/releases").glob("[!.]*.json")}
 charged = set(charges())
-report(len(charged), sorted(kept - charged), sorted(charged - kept))
+report(len(charged), sorted(kept - charged), sorted(charged - kept), missed)
 """
 
 
-def test_kill_9_at_fifty_random_moments(home: Path) -> None:
-    charged, unpaid, unfinished = helper(KILLED, home, "50", "charged first")
+def test_kill_9_at_fifty_moments(home: Path) -> None:
+    """Each point of a release, the process waiting there or running on."""
+    n_kills = 2 * len(MOMENTS)
+    assert n_kills >= 50
+    charged, unpaid, unfinished, missed = helper(KILLED, home, "charged first", json.dumps(MOMENTS))
+    assert missed == []
     assert unpaid == []
-    assert len(unfinished) <= 50
-    assert charged > 10, "or the kills came too soon to show anything"
+    assert len(unfinished) <= n_kills
+    late = MOMENTS[MOMENTS.index(("the charge", "after")) :]
+    assert charged >= len([moment for moment in late if moment[0] != "making room"])
     sound(home)
     verified = dpkv("ledger", "verify", cwd=home)
     assert verified.returncode == 0 and "chain unbroken" in verified.stdout
@@ -255,78 +257,56 @@ def test_kill_9_at_fifty_random_moments(home: Path) -> None:
 
 
 def test_the_kills_would_show_a_release_before_its_charge(home: Path) -> None:
-    # A kill comes after the release with a chance of some 2/3: all 20 too soon, below 1e-9.
-    _, unpaid, _ = helper(KILLED, home, "20", "released first")
-    assert unpaid != []
+    moments = json.dumps([("keeping", "after"), ("showing", "before")])
+    _, unpaid, _, missed = helper(KILLED, home, "released first", moments)
+    assert len(unpaid) >= 2 and missed == []
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_point_names_a_function(point: str) -> None:
+    assert callable(getattr(*owner_of(point)))
 
 
 def test_kill_9_of_the_real_command(home: Path) -> None:
-    start = time.monotonic()
-    assert dpkv(*RELEASE, "--out=out-whole", cwd=home).returncode == 0
-    duration = time.monotonic() - start
-    for number in range(3):
-        pair = [started(home, *RELEASE, f"--out=out{number}{side}") for side in "ab"]
-        for process in pair:  # two at once take longer: up to the end, and not beyond
-            time.sleep(random.uniform(0.3, 0.8) * duration)
-            process.kill()
-            process.communicate()
-    sound(home)
+    """Two at a time, each at a point of its own."""
+    moments = [
+        (("making the ledger", "after"), ("the charge", "before")),
+        (("the charge", "after"), ("the first question", "after")),
+        (("keeping", "after"), ("moving the folder", "before")),
+    ]
+    for number, pair in enumerate(moments):
+        places = [
+            Stopped(*moment, *RELEASE, f"--out=out{number}{side}", cwd=home)
+            for side, moment in zip("ab", pair, strict=True)
+        ]
+        for stopped in places:
+            with stopped:
+                assert stopped.reached()
+                assert stopped.signalled(signal.SIGKILL)[0] == -signal.SIGKILL
+    charged, kept = sound(home)
+    assert (len(charged), len(kept)) == (4, 2)
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------
 
 INTERRUPTED = """
-def interrupted_before(function):
-    def stopped(*arguments, **named):
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
-    return stopped
-
-def interrupted_after(function):
-    def stopped(*arguments, **named):
-        result = function(*arguments, **named)
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
-        return result
-    return stopped
-
-from dpkv.cli import planning
-import dpkv.cli.release
-shown = sys.modules["dpkv.cli.release"]
-places = {
-    "opening the table": (dpkv.tables, "open_table"),
-    "making the ledger": (Ledger, "prepare"),
-    "reading the table": (dpkv.tables, "load"),
-    "the fingerprint": (planning.Watched, "fingerprint"),
-    "the charge": (Ledger, "charge"),
-    "looking for a kept release": (produce, "stored_record"),
-    "the mechanism": (Mechanism, "run"),
-    "keeping": (produce, "keep_first"),
-    "noting that it is kept": (Ledger, "keep"),
-    "making room": (output.secrets, "token_hex"),
-    "writing a file": (output, "write_atomically"),
-    "moving the folder": (Path, "rename"),
-    "syncing": (output, "sync_folder"),
-    "showing": (shown, "_show"),
-}
 found = {}
-for place, (owner, name) in places.items():
-    for when in (interrupted_before, interrupted_after):
-        folder = Path(f"{place} {when.__name__}")
-        folder.mkdir()
-        os.chdir(folder)
-        os.symlink("../t.csv", "t.csv")
-        def work():
-            setattr(owner, name, when(getattr(owner, name)))
-            return command(*RELEASE, "--out=out")
-        code, text = ended(forked(work))
-        charged = charges()
-        left = sorted(p.name for p in Path(".").iterdir() if p.name not in (".dpkv", "t.csv"))
-        again = ""
-        if charged:
-            again = ended(forked(lambda: command(*RELEASE, f"--id={charged[0]}", "--out=out2")))
-        found[str(folder)] = [code, text, charged, left, again, charges()]
-        os.chdir("..")
+for point, when in MOMENTS:
+    folder = Path(f"{when} {point}")
+    folder.mkdir()
+    os.chdir(folder)
+    os.symlink("../t.csv", "t.csv")
+    def work():
+        raise_at(point, when, signal.SIGINT)
+        return command(*RELEASE, "--out=out")
+    code, text = ended(forked(work))
+    charged = charges()
+    left = sorted(p.name for p in Path(".").iterdir() if p.name not in (".dpkv", "t.csv"))
+    again = ""
+    if charged:
+        again = ended(forked(lambda: command(*RELEASE, f"--id={charged[0]}", "--out=out2")))
+    found[str(folder)] = [code, text, charged, left, again, charges()]
+    os.chdir("..")
 report(found)
 """
 
@@ -355,38 +335,37 @@ def test_ctrl_c_anywhere_in_a_release(home: Path) -> None:
     assert faults == []
 
 
-def test_ctrl_c_of_the_real_command_at_random_moments(home: Path) -> None:
-    """From when the workspace is there, hence the command has begun."""
-    start = time.monotonic()
-    assert dpkv(*RELEASE, "--out=out-whole", cwd=home).returncode == 0
-    duration = time.monotonic() - start
-    for number in range(10):
-        place = home / f"place{number}"
-        place.mkdir()
-        (place / "t.csv").symlink_to(home / "t.csv")
-        process = started(place, *RELEASE, "--out=out", "--json")
-        while not (place / ".dpkv").exists() and process.poll() is None:
-            time.sleep(0.002)
-        time.sleep(random.uniform(0, 0.5) * duration)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-        charged = charges(place)
-        assert len(charged) <= 1
-        left = {path.name for path in place.iterdir()} - {".dpkv", "t.csv", "out"}
-        assert left == set()
-        if process.returncode == 0:  # it was quicker
-            assert sentences(err) == [] and json.loads(out)["release_id"] == charged[0]
-        else:
-            assert process.returncode in (130, -signal.SIGINT), err
-            assert all(line.startswith("dpkv: error: interrupted") for line in sentences(err)), err
-        if (place / "out").exists():
-            assert complete(place / "out", place) == charged[0]
-        elif charged:
-            assert f"--id {charged[0]}" in err
-            result = dpkv(*RELEASE, f"--id={charged[0]}", "--out=out", cwd=place)
-            assert result.returncode == 0, result.stderr
-            assert complete(place / "out", place) == charged[0]
-            assert charges(place) == charged
+@pytest.mark.parametrize(
+    ("point", "when"),
+    [
+        ("reading the table", "before"),
+        ("the charge", "before"),
+        ("the charge", "after"),
+        ("the first question", "after"),
+        ("keeping", "after"),
+        ("moving the folder", "before"),
+        ("showing", "before"),
+    ],
+)
+def test_ctrl_c_of_the_real_command(point: str, when: str, home: Path) -> None:
+    with Stopped(point, when, *RELEASE, "--out=out", cwd=home) as stopped:
+        assert stopped.reached()
+        charged = charges(home)
+        code, out, err = stopped.signalled(signal.SIGINT)
+    assert (code, out) == (130, "")
+    (line,) = sentences(err)
+    assert line.startswith("dpkv: error: interrupted")
+    assert charges(home) == charged
+    left = {path.name for path in home.iterdir()} - {".dpkv", "t.csv"}
+    assert left == ({"out"} if point == "showing" else set())
+    if left:
+        assert complete(home / "out", home) == charged[0]
+    if charged:
+        assert f"--id {charged[0]}" in err
+        result = dpkv(*RELEASE, f"--id={charged[0]}", "--out=again", cwd=home)
+        assert result.returncode == 0, result.stderr
+        assert complete(home / "again", home) == charged[0]
+        assert charges(home) == charged
 
 
 WHILE_IMPORTING = """
@@ -414,7 +393,7 @@ def test_ctrl_c_while_modules_are_imported(module: str, home: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode in (130, -signal.SIGINT)
     assert "Traceback" not in done.stderr and len(done.stderr.strip().splitlines()) <= 1
@@ -422,12 +401,8 @@ def test_ctrl_c_while_modules_are_imported(module: str, home: Path) -> None:
 
 
 TERMINATED = """
-number = getattr(signal, given[0])
-def stopped(*arguments):
-    os.kill(os.getpid(), number)
-    time.sleep(5)
 def work():
-    Mechanism.run = stopped
+    raise_at("the first question", "before", getattr(signal, given[0]))
     return command(*RELEASE, "--out=out")
 report(*ended(forked(work)), charges())
 """
@@ -474,7 +449,8 @@ def attempt(out="out", text=whole + "oops,oops\\n"):
     def work():
         os.chdir(small)
         # Its own folder stays writable: what refuses is the ledger.
-        return command(*RELEASE, f"--data={table}", f"--out={table.parent / out}")
+        asked = [a.replace("t.csv", str(table)) for a in RELEASE]
+        return command(*asked, f"--out={table.parent / out}")
     return [*ended(forked(work)), (table.parent / out).exists()]
 
 def remount(how):

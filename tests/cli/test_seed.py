@@ -7,11 +7,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.points import PATIENCE
 from support.run import dpkv, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -112,13 +112,13 @@ def test_an_interrupt_leaves_one_sentence_and_no_file(tmp_path: Path) -> None:
     )
     try:
         assert process.stderr is not None
-        first = process.stderr.readline()  # progress: the work is under way
-        assert "seeding" in first
-        time.sleep(0.2)
+        under_way = any("seeding" in line for line in process.stderr)  # reading may be told first
+        assert under_way
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     finally:
-        process.kill()
+        with process:  # waited for and closed, or a failure here is blamed on the next test
+            process.kill()
     assert process.returncode == 130
     assert out == ""
     assert err.strip().splitlines()[-1] == "dpkv: error: interrupted before it was done."
@@ -167,9 +167,10 @@ def test_an_output_link_is_followed(tmp_path: Path) -> None:
 
 def test_control_characters_in_a_name_stay_off_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,\x1b[31mb\n1,2\n", encoding="utf-8")
-    sentence = refusal(dpkv("seed", "t.csv", "--k", "1", "--columns", "c", cwd=tmp_path))
+    typed = "\x1b[31mc"  # the table's own names are not shown
+    sentence = refusal(dpkv("seed", "t.csv", "--k", "1", "--columns", typed, cwd=tmp_path))
     assert "\x1b" not in sentence
-    assert "\\x1b[31mb" in sentence
+    assert "\\x1b[31mc" in sentence
 
 
 def test_a_name_that_the_terminal_cannot_show(tmp_path: Path) -> None:
@@ -186,6 +187,19 @@ def test_a_broken_pipe_is_silent(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr and "unexpected" not in done.stderr
 
 
+@pytest.mark.parametrize("place", ["dpkv.cli.app", "typer.core.TyperGroup.parse_args"])
+def test_an_interrupt_outside_of_the_command_is_one_sentence(place: str, tmp_path: Path) -> None:
+    program = (
+        "import signal, sys, typer.core, dpkv.cli\n"
+        f"{place} = lambda *_: signal.raise_signal(signal.SIGINT)\n"
+        "sys.argv = ['dpkv', 'seed']\n"
+        "dpkv.cli.main()\n"
+    )
+    done = run_program(program, tmp_path)
+    assert done.returncode == 130
+    assert done.stderr == "dpkv: error: interrupted before it was done.\n"
+
+
 def test_an_unexpected_error_shows_no_message_of_its_own(tmp_path: Path) -> None:
     program = (
         "import sys, dpkv.cli\n"
@@ -198,3 +212,17 @@ def test_an_unexpected_error_shows_no_message_of_its_own(tmp_path: Path) -> None
     assert done.returncode == 1
     assert "unexpected RuntimeError" in done.stderr
     assert "123.456" not in done.stderr + done.stdout
+
+
+def test_a_name_that_a_spreadsheet_would_run_gets_an_apostrophe(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("=A1,b;@c,-\n1,2,3\n4,5,6\n", encoding="utf-8")
+    assert dpkv("seed", "t.csv", "--k", "1", "--seed", "1", cwd=tmp_path).returncode == 0
+    written = (tmp_path / "centers-not-private.csv").read_text(encoding="utf-8")
+    assert written.splitlines()[0] == "'=A1,b;'@c,'-"
+
+
+def test_a_link_to_itself_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for arguments in (("loop",), ("--synopsis", "loop"), ("t.csv", "--out", "loop/centres.csv")):
+        (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n", encoding="utf-8")
+        refusal(dpkv("seed", *arguments, "--k", "1", cwd=tmp_path))

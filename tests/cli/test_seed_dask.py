@@ -9,8 +9,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from support.cluster import Cluster, running_cluster
+from support.cluster import PATIENCE, Cluster, running_cluster
 from support.run import Run, dpkv, in_process, refusal
 
 from dpkv.engine import FileShard, LocalTransport, Node, Peers, dask_engine
@@ -33,7 +31,6 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals 
 K = 6
 COLUMNS = ("a", "b", "c")
 TABLE = np.random.default_rng(0).normal(size=(4000, 3))
-PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -110,23 +107,39 @@ class Meanwhile:
         return self._inner.ask_each(requests)
 
 
-def killed_soon(process: subprocess.Popen[bytes]) -> None:
-    """Stop a process, so that what it is asked now waits for it, and kill it a little later."""
-    os.kill(process.pid, signal.SIGSTOP)
-    threading.Timer(0.3, os.kill, (process.pid, signal.SIGKILL)).start()
+class KilledWhileAsked:
+    """A worker that stops, and is killed once a request is waiting for it."""
+
+    def __init__(self, client: Any, cluster: Cluster) -> None:
+        self.process = cluster.workers[1]
+        pids = client.run(os.getpid)
+        (self._address,) = [address for address, pid in pids.items() if pid == self.process.pid]
+        self._client = client
+        self._stopped = False
+
+    def stop(self) -> None:
+        os.kill(self.process.pid, signal.SIGSTOP)
+        self._stopped = True
+
+    def kill(self) -> None:
+        """Called while an answer is waited for: of this worker, or of a slow one."""
+        if self._stopped and self._client.processing()[self._address]:
+            self._stopped = False
+            self.process.kill()
+            self.process.wait()
 
 
 def test_a_worker_killed_in_the_middle_changes_nothing(cluster: Cluster, folder: Path) -> None:
     shards = shards_of(folder)
     with dask_engine.dask_transport(shards, scheduler=cluster.address, timeout=PATIENCE) as found:
-        found._client.wait_for_workers(4, timeout=PATIENCE)
-        transport = dask_engine.DaskTransport(found._client, shards, PATIENCE)
+        doomed = KilledWhileAsked(found._client, cluster)
+        transport = dask_engine.DaskTransport(found._client, shards, PATIENCE, doomed.kill)
         assert len(set(transport._home)) == 4, "every shard has a worker of its own"
-        doomed = Meanwhile(transport, 4, lambda: killed_soon(cluster.workers[1]))
-        trials = all_algorithms(Peers(doomed), shards[0].domain)
-        assert doomed.calls > 20
+        meanwhile = Meanwhile(transport, 4, doomed.stop)
+        trials = all_algorithms(Peers(meanwhile), shards[0].domain)
+        assert meanwhile.calls > 20
+        assert doomed.process.returncode == -signal.SIGKILL
         assert len(found._client.nthreads()) == 3
-    assert cluster.workers[1].wait(10) == -signal.SIGKILL
     for ours, wanted in zip(trials, expected_of(shards), strict=True):
         assert ours.best.centers.tobytes() == wanted.best.centers.tobytes()
         assert ours.best.seeding_potential == wanted.best.seeding_potential
@@ -143,7 +156,7 @@ def seeded(*arguments: str | Path, cwd: Path) -> dict[str, Any]:
 def test_a_folder_of_parquet_files_gives_what_the_whole_table_gives(
     cluster: Cluster, folder: Path, tmp_path: Path
 ) -> None:
-    on = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", "60")
+    on = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", str(PATIENCE))
     ours = seeded(folder / "parts", *on, "--repeat", "3", cwd=tmp_path)
     whole = seeded(folder / "whole.parquet", "--repeat", "3", cwd=tmp_path)
     assert ours["centers"] == whole["centers"]
@@ -161,7 +174,7 @@ def test_a_shard_that_workers_cannot_read_is_one_sentence(
 ) -> None:
     pd.DataFrame(TABLE[:9], columns=["a", "b", "z"]).to_parquet(tmp_path / "odd.parquet")
     files = (folder / "parts" / "part-0.parquet", tmp_path / "odd.parquet")
-    on = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", "60")
+    on = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", str(PATIENCE))
     result = in_process(monkeypatch, capsys, tmp_path, "seed")(*files, "--k", "2", *on)
     assert 'odd.parquet has no column "c"' in refusal(result)
 
@@ -214,7 +227,7 @@ def test_a_run_over_tls(folder: Path, tmp_path: Path, seed: Run) -> None:
            "--tls-key", files["--tls-key"])  # fmt: skip
     with running_cluster(tmp_path, 1, files) as cluster:
         assert cluster.address.startswith("tls://")
-        on = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", "60")
+        on = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", str(PATIENCE))
         ours = seeded(folder / "parts", "--algorithm", "dk-protected", *on, *tls, cwd=tmp_path)
         local = json.loads(seed("--algorithm", "dk-protected", "--json", "--seed", "1").stdout)
         assert ours["centers"] == local["centers"]
@@ -246,35 +259,41 @@ def test_no_scheduler_there(seed: Run) -> None:
     assert "does not answer within 1 s" in refusal(result, exit_code=1)
 
 
-def asked_during(
-    shards: Sequence[FileShard], address: str, event: Callable[[], None], timeout: float
-) -> str:
+def asked_during(shards: Sequence[FileShard], address: str, event: Callable[[Any], None]) -> str:
     """Run dk-means++ during which something happens, and return the sentence it ends with."""
     with (
         pytest.raises(EngineError) as caught,
-        dask_engine.dask_transport(shards, scheduler=address, timeout=timeout) as transport,
+        dask_engine.dask_transport(shards, scheduler=address, timeout=PATIENCE) as transport,
     ):
-        all_algorithms(Peers(Meanwhile(transport, 4, event)), shards[0].domain)
+        during = Meanwhile(transport, 4, lambda: event(transport))
+        all_algorithms(Peers(during), shards[0].domain)
     return str(caught.value)
 
 
-def test_no_worker_then_a_scheduler_that_stops_and_one_that_is_killed(
-    folder: Path, tmp_path: Path, seed: Run
-) -> None:
-    shards = shards_of(folder)
-    with running_cluster(tmp_path, 0) as cluster:
-        result = seed("--engine", "dask", "--scheduler", cluster.address, "--timeout", "1")
-        sentence = "the Dask scheduler has no worker, and none came within 1 s"
-        assert sentence in refusal(result, exit_code=1)
+def test_a_scheduler_without_workers(tmp_path: Path, folder: Path) -> None:
+    import distributed
 
-        cluster.add_workers(1)
-        pid = cluster.scheduler.pid
-        with dask_engine.dask_transport(shards, scheduler=cluster.address, timeout=PATIENCE) as up:
-            Peers(up)  # the worker has loaded everything
-        stopped = asked_during(
-            shards, cluster.address, lambda: os.kill(pid, signal.SIGSTOP), timeout=3
-        )
-        assert re.match("node . of 4 has not answered within 3 s: look at", stopped)
-        os.kill(pid, signal.SIGCONT)
-        killed = asked_during(shards, cluster.address, cluster.scheduler.kill, timeout=20)
-        assert killed.startswith("the cluster failed (") or "has not answered" in killed
+    with running_cluster(tmp_path, 0) as cluster:
+        client = dask_engine._client(distributed, cluster.address, PATIENCE, None)
+        try:
+            with pytest.raises(EngineError, match="has no worker, and none came within 1 s: start"):
+                dask_engine.DaskTransport(client, shards_of(folder), 1.0)
+        finally:
+            client.close()
+
+
+def test_a_scheduler_that_stops_and_one_that_is_killed(folder: Path, tmp_path: Path) -> None:
+    shards = shards_of(folder)
+
+    with running_cluster(tmp_path, 1) as cluster:
+
+        def stop(transport: Any) -> None:
+            """From now on nobody answers, however long the coordinator waits."""
+            os.kill(cluster.scheduler.pid, signal.SIGSTOP)
+            transport._timeout = 1.0
+
+        stopped = asked_during(shards, cluster.address, stop)
+        assert re.match("node . of 4 has not answered within 1 s: look at", stopped)
+        os.kill(cluster.scheduler.pid, signal.SIGCONT)
+        killed = asked_during(shards, cluster.address, lambda _: cluster.scheduler.kill())
+        assert killed.startswith("the cluster failed (")

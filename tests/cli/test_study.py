@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from support.points import Stopped
 from support.run import Run, in_process, refusal
 
-from dpkv.studies import NAMES, study, total_jensen
-from dpkv.studies.study import parse_spec
+from dpkv.paper.studies import NAMES, study, total_jensen
+from dpkv.paper.studies.study import parse_spec
 
 QUICK = """
 [quick]
@@ -32,7 +30,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     """Return ``dpkv study``, with a total-jensen study that takes no time."""
     real = study.load_spec("total-jensen").text
     spec = parse_spec("total-jensen", real[: real.index("[quick]")] + QUICK)
-    monkeypatch.setattr("dpkv.studies.load_spec", lambda _name: spec)
+    monkeypatch.setattr("dpkv.paper.studies.load_spec", lambda _name: spec)
     return in_process(monkeypatch, capsys, tmp_path, "study")
 
 
@@ -87,18 +85,15 @@ def test_an_interrupted_run_goes_on(
 
 
 def test_ctrl_c_in_a_real_process_keeps_what_is_finished(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dpkv", "study", "run", "total-jensen", "--out", "here"]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    log, deadline = tmp_path / "here" / "cases.jsonl", time.monotonic() + 120.0
-    while not (log.exists() and '"case"' in log.read_text(encoding="utf-8")):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    printed = process.communicate(timeout=120)[1]
-    assert process.returncode == 130, printed
+    command = ("study", "run", "total-jensen", "--out", "here")
+    with Stopped("a case of a study", "after", *command, cwd=tmp_path) as stopped:
+        assert stopped.reached()
+        code, _, printed = stopped.signalled(signal.SIGINT)
+    assert code == 130, printed
     assert "--resume" in printed and "Traceback" not in printed
+    log = tmp_path / "here" / "cases.jsonl"
     lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line]
-    assert all("case" in line for line in lines[1:])
+    assert ["case" in line for line in lines] == [False, True]
     assert {path.name for path in log.parent.iterdir()} == {"cases.jsonl"}
 
 

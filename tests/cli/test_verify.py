@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -18,8 +19,14 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from support.run import Run, dpkv, in_process, refusal
 
 import dpkv as package
+from dpkv import foreign
+from dpkv.domain import Domain
+from dpkv.releases.canonical import digest
 from dpkv.releases.files import release_files
+from dpkv.releases.kept_releases import parse_record
+from dpkv.releases.produce import restored
 from dpkv.releases.signing import SigningKey
+from dpkv.tables.centers import centers_csv
 
 X = np.random.default_rng(0).uniform(-0.9, 0.9, (60, 2))
 
@@ -152,6 +159,7 @@ def test_json_of_a_good_record(run: Run) -> None:
     assert checks(result) == {
         "bounds and grid": True, "mechanism": True, "accounting": True, "promise": True,
         "centres": True, "digest": True, "ledger": True, "kept copy": True, "signature": None,
+        "vouched for": True,
     }  # fmt: skip
 
 
@@ -173,7 +181,7 @@ def test_without_a_ledger_it_says_that_it_was_not_checked(run: Run, home: Path) 
         result = run(RECORD, "--json", *options)
         assert result.returncode == 0
         assert [name for name, passed in checks(result).items() if passed is None] == [
-            "ledger", "kept copy", "signature",
+            "ledger", "kept copy", "signature", "vouched for",
         ]  # fmt: skip
         assert "no ledger here: ask the curator" in run(RECORD, *options).stdout
     assert sorted(path.name for path in (home / "release").iterdir()) == [
@@ -205,7 +213,7 @@ def test_signatures(run: Run, home: Path) -> None:
     assert "signed by another key than expected" in complaint(
         run(SIGNED, "--public-key=theirs.pem")
     )
-    assert "fits the key" in run(SIGNED).stdout
+    assert "which is unknown here" in run(SIGNED).stdout
     unsigned = complaint(run(RECORD, "--public-key=ours.pem"))
     assert "signature: a signature was expected, and there is none" in unsigned
     for bad, words in {
@@ -274,18 +282,124 @@ def test_unprintable_text_of_a_record_stays_off_the_terminal(run: Run, home: Pat
     assert "\x1b" not in refusal(run(SIGNED))
 
 
-def test_strict_wants_everything_checked(run: Run, home: Path) -> None:
-    signed_home = home / ".dpkv" / "releases" / "mine.json"
-    assert "signature: not signed" in complaint(run(RECORD, "--strict"))
-    shutil.copy(home / SIGNED, signed_home)
-    assert run(SIGNED, "--strict", "--public-key=ours.pem").returncode == 0
-    shutil.rmtree(home / ".dpkv")
-    assert "ledger: no ledger here" in complaint(run(SIGNED, "--strict"))
+def vouched_by(result: subprocess.CompletedProcess[str]) -> list[str]:
+    fields = json.loads(result.stdout)
+    assert fields["vouched_for"] is bool(fields["vouched_by"])
+    assert checks(result)["vouched for"] is (True if fields["vouched_by"] else None)
+    return fields["vouched_by"]
 
 
-def test_a_record_that_nobody_vouches_for_says_so(run: Run, home: Path) -> None:
-    assert json.loads(run(RECORD, "--json").stdout)["vouched_for"] is True
+def key_of(path: Path) -> str:
+    return json.loads(path.read_text(encoding="utf-8"))["signature"]["public_key"]
+
+
+def test_strict_wants_somebody_who_vouches(run: Run, home: Path) -> None:
+    assert run(RECORD, "--strict").returncode == 0, "the ledger here does"
     shutil.rmtree(home / ".dpkv")
-    for path, vouched in ((RECORD, False), (SIGNED, True)):
-        assert json.loads(run(path, "--json").stdout)["vouched_for"] is vouched
-        assert ("no ledger or signature was checked" in run(path).stdout) is not vouched
+    for path in (RECORD, SIGNED):
+        assert "vouched for: by nobody" in complaint(run(path, "--strict"))
+    for named in ("--public-key=ours.pem", "--trusted-keys=ours.pem"):
+        assert run(SIGNED, "--strict", named).returncode == 0, "a key that was named does"
+    assert "vouched for" in complaint(run(SIGNED, "--strict", "--trusted-keys=theirs.pem"))
+    assert "signature" in complaint(run(SIGNED, "--strict", "--public-key=theirs.pem"))
+
+
+def test_strict_wants_a_figure_that_is_proved(run: Run, home: Path) -> None:
+    pair = np.repeat([[-0.5, -0.5], [0.5, 0.5]], 150, axis=0) + np.linspace(0, 0.01, 300)[:, None]
+    asked: dict[str, Any] = {"k": 2, "eps": 15.0, "bounds": (-1, 1), "calibration": "published"}
+    done = package.release(pair, **asked, workspace=home / ".dpkv")
+    (home / "published").mkdir()
+    for name, text in release_files(done.record).items():
+        (home / "published" / name).write_text(text, encoding="utf-8")
+    path = Path("published") / "release-conditional.json"
+    assert run(path).returncode == 0
+    result = run(path, "--strict")
+    assert result.returncode == 3 and "accounting: no figure can be proved" in result.stderr
+
+
+def test_who_vouches_is_said(run: Run, home: Path) -> None:
+    key = f"the key {key_of(home / SIGNED)}"
+    assert vouched_by(run(RECORD, "--json")) == ["the ledger here"]
+    assert "by the ledger here" in run(RECORD).stdout
+    (home / ".dpkv" / "releases" / "mine.json").write_bytes((home / SIGNED).read_bytes())
+    named = "--public-key=ours.pem"
+    assert vouched_by(run(SIGNED, "--json")) == ["the ledger here"]
+    assert vouched_by(run(SIGNED, "--json", named)) == ["the ledger here", key]
+    shutil.rmtree(home / ".dpkv")
+    for path in (RECORD, SIGNED):
+        assert vouched_by(run(path, "--json")) == []
+        assert "pass, but nobody vouches for it" in run(path).stdout
+    assert vouched_by(run(SIGNED, "--json", named)) == [key]
+    assert "pass. The release is 1-diff" in run(SIGNED, named).stdout
+    (home / ".dpkv" / "keys").mkdir(parents=True)
+    both = (home / "theirs.pem").read_text() + (home / "ours.pem").read_text()
+    (home / ".dpkv" / "keys" / "trusted.pem").write_text(both, encoding="utf-8")
+    assert vouched_by(run(SIGNED, "--json")) == [key]
+    assert vouched_by(run(SIGNED, "--json", "--trusted-keys=theirs.pem")) == []
+
+
+def forge(path: Path, values: np.ndarray) -> None:
+    """Replace a record's centres, and everything that would tell; sign it with a fresh key."""
+    record = parse_record(path.read_text(encoding="utf-8"), path)
+    domain = Domain.from_dict(record.bounds.domain)
+    grid = domain.grid(record.plan.grid_bits)
+    points = grid.quantise(values)
+    centers = restored(grid, domain, points)
+    forged = record.model_copy(
+        update={
+            "centers": tuple(map(tuple, centers.tolist())),
+            "grid_centers": tuple(map(tuple, points.tolist())),
+            "centers_digest": digest(centers_csv(record.columns, centers)),
+            "ledger": None,
+            "release_id": None,
+            "signature": None,
+        }
+    )
+    signed = SigningKey(ed25519.Ed25519PrivateKey.generate()).sign(forged)
+    for name, text in release_files(signed).items():
+        path.with_name(name).write_text(text, encoding="utf-8")
+
+
+def test_a_forged_record_with_a_signature_of_nobody_does_not_pass_as_vouched_for(
+    run: Run, home: Path
+) -> None:
+    """Three exact rows of the table as centres; here is a ledger, and it knows nothing of them."""
+    forge(home / RECORD, X[:3])
+    result = run(RECORD, "--json")
+    assert checks(result)["digest"] is True, "it is consistent"
+    assert vouched_by(result) == []
+    told = run(RECORD).stdout
+    assert "pass, but nobody vouches for it" in told and "pass. " not in told
+    assert "charged to no ledger, though there is one here" in told
+    assert "which is unknown here" in told
+    claim = "The record claims: The release is 1-differentially private"
+    assert claim in told and told.count("The release is") == 1
+    assert json.loads(result.stdout)["statement"].startswith(claim)
+    assert "vouched for: by nobody" in complaint(run(RECORD, "--strict"))
+    assert "signed by another key" in complaint(run(RECORD, "--public-key=ours.pem"))
+
+
+# --- files that are no files ------------------------------------------------------------------
+
+
+def test_a_pipe_or_a_device_is_refused_and_not_waited_for(run: Run, home: Path) -> None:
+    places = [RECORD, Path("release") / "centers.csv", Path(".dpkv") / "releases" / "mine.json"]
+    for place in places:
+        kept = (home / place).read_bytes()
+        for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+            (home / place).unlink()
+            make(home / place)
+            result = run(RECORD)
+            assert result.returncode in (2, 3)
+            assert "cannot be read" in result.stderr and "text file" not in result.stderr
+        (home / place).unlink()
+        (home / place).write_bytes(kept)
+    for option in ("--public-key", "--trusted-keys"):
+        os.mkfifo(home / f"{option}.pem")
+        sentence = refusal(run(SIGNED, f"{option}={option}.pem"))
+        assert "cannot be read: it is not an ordinary file" in sentence
+
+
+def test_a_file_that_is_too_large_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign.read_text, "__defaults__", (1000,))
+    assert "release.json cannot be read: it is larger than " in refusal(run(RECORD))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.run import dpkv
 
-from dpkv.datasets.making import Wish, csv_text, make_table
+from dpkv.paper.datasets.making import Wish, csv_text, make_table
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
@@ -64,6 +64,7 @@ def lines_of(text: str) -> list[list[str]]:
     """Return the words of every line, without progress and the name of the kept record."""
     text = re.sub(r"calibrations/[^\s;]+", "calibrations/...", text)
     text = re.sub(r"^( *)release( +)\S+\s*$", r"\1release\2...", text, flags=re.MULTILINE)
+    text = re.sub(r"\([0-9a-f]{8}\)", "(...)", text)  # a keyed fingerprint
     text = re.sub(r"\d+ private cells", "... private cells", text)  # as many as the noise made
     lines = [line.split() for line in text.splitlines() if line.strip()]
     return [words for words in lines if not re.fullmatch(r".*: \d+(%| s)", " ".join(words))]

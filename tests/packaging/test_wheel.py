@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dpkv.datasets.recipes import PAPER_TABLES
-from dpkv.studies import NAMES as STUDIES
+from dpkv.paper.datasets.recipes import PAPER_TABLES
+from dpkv.paper.studies import NAMES as STUDIES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,8 +58,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert "dpkv" in tops
     assert all(top == "dpkv" or top.endswith(".dist-info") for top in tops), tops
     assert "dpkv/py.typed" in names
-    assert {f"dpkv/studies/specs/{name}.toml" for name in STUDIES} <= set(names)
-    assert {f"dpkv/datasets/sources/{name}.toml" for name in PAPER_TABLES} <= set(names)
+    assert {f"dpkv/paper/studies/specs/{name}.toml" for name in STUDIES} <= set(names)
+    assert {f"dpkv/paper/datasets/sources/{name}.toml" for name in PAPER_TABLES} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.endswith((".pyc", ".nbi", ".nbc"))]
 

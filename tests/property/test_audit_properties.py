@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dpkv.audits.losses import exact_losses, log_ratio_of_tables, tried_replacements
 from dpkv.audits.privacy import Effort, worst_case_loss
-from dpkv.audits.runs import Pair, log_ratios, many_runs
 from dpkv.audits.sampled import certified_bound, log_ratio_bound
+from dpkv.audits.vectorised_runs import Pair, log_ratios, many_runs
 from dpkv.audits.witness import check_witness, loss_bounds, parse_witness, witness_of
 from dpkv.audits.worst_case import WorstCase, worst_case
 from dpkv.domain import Box, Domain, L1Ball

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from dpkv.datasets.families import Labelled, hyperrectangles, moved
-from dpkv.datasets.recipes import parse_values, recipe_of, table_bytes, values_digest
-from dpkv.studies.runner import csv_of
+from dpkv.paper.datasets.families import Labelled, hyperrectangles, moved
+from dpkv.paper.datasets.recipes import parse_values, recipe_of, table_bytes, values_digest
+from dpkv.paper.studies.runner import csv_of
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 TABLES = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, max_side=6), elements=FINITE)

@@ -238,3 +238,49 @@ def test_prepared_records_lie_within_the_bounds(content, low, high):
             return
         assert ((prepared.working >= low) & (prepared.working <= high)).all()
         assert 0 <= prepared.table.n_invalid <= prepared.table.n_records
+
+
+any_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+any_cell = ordinary | extreme | missing | words | any_text
+
+
+@untimed
+@given(
+    st.lists(st.tuples(any_cell, any_cell), min_size=1, max_size=6),
+    st.data(),
+    st.sampled_from(["\n", "\r\n"]),
+    block_sizes,
+)
+@example([("1", "2"), ("x", "-0")], None, "\n", 64)
+def test_where_cells_are_filled_a_row_becomes_what_it_becomes_alone(rows, data, end, block_bytes):
+    rows = [tuple(cell.replace("\0", "") for cell in row) for row in rows]
+
+    def filled(some: list[tuple[str, str]]) -> list[list[float]]:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator=end, quoting=csv.QUOTE_ALL)
+        writer.writerows([("a", "b"), *some])
+        content = text.getvalue().encode()
+        with table_file(content) as path, mock.patch.object(csvfile, "BLOCK_BYTES", block_bytes):
+            source = open_table(path, header=True)
+            prepared = prepare(source, bounds=(-LIMIT, LIMIT), scaled=False, invalid="center")
+        assert prepared.table.n_records == len(some)
+        return prepared.table.values.tolist()
+
+    assert repr(filled(rows)) == repr([filled([row])[0] for row in rows])
+    if data is not None:  # whatever another row holds
+        place = data.draw(st.integers(0, len(rows) - 1))
+        other = [row if at == place else ("text", "") for at, row in enumerate(rows)]
+        assert repr(filled(other)[place]) == repr(filled(rows)[place])
+
+
+@untimed
+@given(st.lists(any_cell.map(lambda cell: cell.replace("\0", "")), max_size=6), block_sizes)
+def test_one_column_has_as_many_records_as_lines(cells, block_bytes):
+    lines = [" ".join(cell.split()).replace('"', "").replace(",", "") for cell in cells]
+    content = "".join(f"{line}\n" for line in ["name", *lines]).encode()
+    with table_file(content) as path, mock.patch.object(csvfile, "BLOCK_BYTES", block_bytes):
+        source = open_table(path, header=True)
+        if not lines:
+            return
+        prepared = prepare(source, bounds=(0, 1), invalid="center")
+        assert prepared.table.n_records == len(lines)

@@ -19,13 +19,14 @@ from support.chance import FALSE_ALARM, implausible
 from support.enumeration import project
 
 from dpkv.audits import sampled
-from dpkv.audits.runs import Pair, log_ratios, many_runs
 from dpkv.audits.sampled import certified_bound
+from dpkv.audits.vectorised_runs import Pair, log_ratios, many_runs
 from dpkv.domain import Box
 from dpkv.grid import BoxGrid
 from dpkv.mechanisms import Forgy, KVariates, Laplace, Neighbours
 from dpkv.mechanisms.kvariates import Algorithm0
 from dpkv.noise import SeededEntropy
+from dpkv.records import run_on_points
 
 REPLACE = Neighbours.REPLACE_ONE
 
@@ -80,7 +81,7 @@ def released(mechanism: Algorithm0, name: str) -> list[tuple[Point, ...]]:
     grid, counts, _ = TABLES[name]
     points = np.repeat(np.array(list(counts), np.int32), list(counts.values()), axis=0)
     entropy = SeededEntropy(61)
-    runs = [mechanism.run(points, entropy).tolist() for _ in range(RELEASES)]
+    runs = [run_on_points(mechanism, points, entropy).centers.tolist() for _ in range(RELEASES)]
     return [tuple(nearby(tuple(x), grid) for x in run) for run in runs]
 
 

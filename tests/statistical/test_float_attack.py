@@ -23,6 +23,7 @@ from dpkv.domain import Box, Domain, L1Ball
 from dpkv.grid import Grid
 from dpkv.mechanisms import Forgy, KVariates, Neighbours
 from dpkv.noise import OperatingSystemEntropy
+from dpkv.records import run_on_points
 
 Sampler = Callable[[int], np.ndarray]
 """From a number of outputs to that many, for one fixed input."""
@@ -164,7 +165,8 @@ def released(domain: Domain, record: tuple[float, ...], scale: float) -> Sampler
 
     def sample(n: int) -> np.ndarray:
         mechanism = Forgy(n, grid, Neighbours.REPLACE_ONE, scale)
-        return grid.restore(mechanism.run(table, OperatingSystemEntropy()))[:, 0]
+        drawn = run_on_points(mechanism, table, OperatingSystemEntropy()).centers
+        return grid.restore(drawn)[:, 0]
 
     return sample
 
@@ -195,7 +197,7 @@ def test_kvariates_is_not_separated():
         assert mechanism.cost() == 1
 
         def sample(n: int) -> np.ndarray:
-            drawn = [mechanism.run(table, entropy)[0] for _ in range(n)]
+            drawn = [run_on_points(mechanism, table, entropy).centers[0] for _ in range(n)]
             return grid.restore(np.array(drawn))[:, 0]
 
         return sample
@@ -231,7 +233,8 @@ def test_planted_faults_that_leave_the_grid():
     grid, record = domain.grid(), 0.123456
     _, table = points(domain, (record,))
     mechanism = Forgy(N_OUTPUTS, grid, Neighbours.REPLACE_ONE, 1000.0)
-    noise = mechanism.run(table, OperatingSystemEntropy())[:, 0] - table[0, 0]
+    drawn = run_on_points(mechanism, table, OperatingSystemEntropy()).centers
+    noise = drawn[:, 0] - table[0, 0]
     unrounded = record + noise * grid.steps[0]
     assert off_the_grid(unrounded, grid) > N_OUTPUTS * 0.9
     assert off_the_grid(numpy_laplace(record, 0.1, 9)(N_OUTPUTS), grid) > N_OUTPUTS * 0.9

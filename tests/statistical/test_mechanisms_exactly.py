@@ -29,10 +29,12 @@ from support.enumeration import project
 
 from dpkv.domain import L1Ball
 from dpkv.grid import BoxGrid, Grid, L1BallGrid
-from dpkv.mechanisms import Forgy, KVariates, Laplace, Lloyd, Mechanism, Neighbours
+from dpkv.mechanisms import Forgy, KVariates, Laplace, Lloyd, Mechanism, Neighbours, Outcome
 from dpkv.mechanisms.kvariates import Algorithm0
 from dpkv.mechanisms.lloyd import public_start
-from dpkv.noise import OperatingSystemEntropy, SeededEntropy
+from dpkv.noise import Entropy, OperatingSystemEntropy, SeededEntropy
+from dpkv.records import Ask, Records, run_on_points
+from dpkv.records.questions import NoisyPick
 
 REPLACE, ADD = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 ENTROPIES: dict[str, Callable[[], Any]] = {
@@ -219,10 +221,14 @@ def mechanism_for(grid: Grid, m: int, k: int, smoothing: int | None, scale: floa
     return (Forgy if smoothing is None else Laplace)(k, grid, REPLACE, scale)
 
 
+def centers_of(mechanism: Mechanism, points: np.ndarray, entropy: Entropy) -> tuple:
+    return tuple(map(tuple, run_on_points(mechanism, points, entropy).centers.tolist()))
+
+
 def by_running(mechanism: Mechanism, case: Case) -> dict[Hashable, Fraction]:
     points = np.array(case.table, np.int32)
     found, scales = every_outcome(
-        lambda entropy: tuple(map(tuple, mechanism.run(points, entropy).tolist())), case.noise
+        lambda entropy: centers_of(mechanism, points, entropy), case.noise
     )
     assert scales == {mechanism.noise_scale}
     assert sum(found.values()) == 1
@@ -262,16 +268,49 @@ class Unclipped(BoxGrid):
         return points
 
 
-class Picked(Laplace):
+@dataclass(frozen=True, eq=False)
+class Far(NoisyPick):
+    """A noisy pick by plain cumulative sums, of distances to ``seen`` and not to ``centers``."""
+
+    seen: list[np.ndarray]
+    remembers_picks: bool
+
+    def answer(self, records: Records, entropy: Entropy) -> np.ndarray:
+        points = records.take(np.arange(records.n_records)).astype(np.int64)
+        weights = np.ones(len(points), np.int64)
+        if self.seen:
+            weights = ((points[:, None] - np.array(self.seen)) ** 2).sum(axis=2).min(axis=1)
+        running = np.cumsum(weights)
+        row = int(np.searchsorted(running, entropy.below(int(running[-1])), side="right"))
+        noisy = entropy.add_laplace(points[row], self.noise.scale)
+        clipped = self.noise.grid.clip(noisy[np.newaxis])[0]
+        self.seen.append(points[row] if self.remembers_picks else clipped)
+        return noisy
+
+
+class Plain(Laplace):
+    """No fault: distances are measured to the draws, moved into the domain."""
+
+    remembers_picks = False
+
+    def run(self, ask: Ask) -> Outcome:
+        seen: list[np.ndarray] = []
+        drawn = np.empty((0, self.grid.n_features), np.int64)
+        for _ in range(self.n_clusters):
+            question = Far(self.pick_noise, self.grid.clip(drawn), seen, self.remembers_picks)
+            drawn = np.vstack([drawn, ask(question)])
+        return Outcome(drawn)
+
+
+class Picked(Plain):
     """A planted fault: distances are measured to the picked records."""
 
-    def _run(self, points: np.ndarray, entropy: Any) -> np.ndarray:
-        first = entropy.below(len(points))
-        drawn = [entropy.add_laplace(points[first].astype(np.int64), self.noise_scale)]
-        running = np.cumsum(((points - points[first]) ** 2).sum(axis=1))
-        second = int(np.searchsorted(running, entropy.below(int(running[-1])), side="right"))
-        drawn.append(entropy.add_laplace(points[second].astype(np.int64), self.noise_scale))
-        return np.array(drawn)
+    remembers_picks = True
+
+
+def test_without_its_fault_the_faulty_question_is_sound():
+    case = CASES["line"]
+    assert by_running(Plain(2, LINE, REPLACE, 6.5), case) == by_hand(case, 0)
 
 
 @pytest.mark.parametrize(
@@ -322,7 +361,7 @@ def disagreement(mechanism: Algorithm0, name: str, smoothing: int | None, entrop
     grid, table, _ = RELEASED[name]
     source = ENTROPIES[entropy]()
     points = np.array(table, np.int32)
-    runs = [mechanism.run(points, source).tolist() for _ in range(N_RUNS[entropy])]
+    runs = [centers_of(mechanism, points, source) for _ in range(N_RUNS[entropy])]
     observed = [tuple(nearby(x, grid) for x in run) for run in runs]
     expected = expected_releases(name, smoothing)
     views = [
@@ -413,9 +452,7 @@ def lloyd_by_running(
     table: Points, mechanism: Lloyd, noise: dict[int, Fraction]
 ) -> dict[Hashable, Fraction]:
     points = np.array(table, np.int32)
-    found, scales = every_outcome(
-        lambda entropy: tuple(map(tuple, mechanism.run(points, entropy).tolist())), noise
-    )
+    found, scales = every_outcome(lambda entropy: centers_of(mechanism, points, entropy), noise)
     assert scales == {mechanism.count_scale, mechanism.sum_scale}
     return found
 

@@ -11,9 +11,8 @@ from decimal import Decimal
 import pytest
 from support.chance import FALSE_ALARM
 
-from dpkv.audits import synopsis as module
+from dpkv.audits import privacy
 from dpkv.audits.faults import FAULTS, planted
-from dpkv.audits.synopsis import cases, synopsis_bounds
 from dpkv.domain import Box
 from dpkv.mechanisms import Neighbours, Synopsis
 
@@ -29,12 +28,12 @@ def bounds_of(
     mechanism: Synopsis, eps: str, part: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> list[bool]:
     """Audit one part with fewer runs than an audit would; return whether it is violated."""
-    chosen = tuple(case for case in cases(mechanism, 2.0 / float(eps)) if case.part == part)
+    chosen = [one for one in mechanism.audit_parts(2.0 / float(eps)) if one.name == part]
     assert chosen
-    monkeypatch.setattr(module, "cases", lambda *_: chosen)
-    monkeypatch.setattr(module, "FEWEST_RUNS", 1)
-    found = synopsis_bounds(mechanism, Decimal(eps), runs=runs, alpha=FALSE_ALARM, seed=3)
-    return [bound.violates for bound in found]
+    monkeypatch.setattr(Synopsis, "audit_parts", lambda *_: chosen)
+    monkeypatch.setattr(privacy, "FEWEST_PART_RUNS", 1)
+    effort = privacy.Effort(1, 1, runs, 1, FALSE_ALARM, 3)
+    return [bound.violates for bound in privacy.part_bounds(mechanism, Decimal(eps), effort)]
 
 
 @pytest.mark.parametrize("fault", CASE_OF)
@@ -65,7 +64,7 @@ def test_a_part_that_is_audited_costs_what_the_whole_does(neighbours):
     """Else the audit would be of another claim."""
     grid = Box((-1.0,) * 5, (1.0,) * 5).grid()
     mechanism = Synopsis.calibrated(Decimal(1), n_clusters=3, grid=grid, neighbours=neighbours)
-    for case in cases(mechanism):
-        named = {"tree": "tree of cells", "step": "sums of residuals"}.get(case.part, case.part)
-        price = sum(float(s.eps or 0) for s in case.mechanism.steps() if named in s.name)
+    for part in mechanism.audit_parts(1.0):
+        named = {"tree": "tree of cells", "step": "sums of residuals"}.get(part.name, part.name)
+        price = sum(float(s.eps or 0) for s in part.mechanism.steps() if named in s.name)
         assert price == pytest.approx(1.0, rel=1e-6)

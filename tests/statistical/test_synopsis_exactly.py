@@ -22,10 +22,9 @@ from support.chance import implausible
 
 from dpkv.grid import BoxGrid
 from dpkv.mechanisms import Neighbours
-from dpkv.mechanisms.synopsis.certificate import TreeTest
-from dpkv.mechanisms.synopsis.projection import public_map
-from dpkv.mechanisms.synopsis.tree import grow
 from dpkv.noise import OperatingSystemEntropy, SeededEntropy
+from dpkv.records import ArrayRecords
+from dpkv.records.questions import CellSplits, TreeTest, public_map
 
 REPLACE, ADD = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 N_POINTS, MOST_RECORDS = 8, 5
@@ -147,13 +146,9 @@ RUNS = 3000
 
 def grown(test: TreeTest, threshold: int, entropy: Any, *, untested: int = 0) -> list[str]:
     points = np.repeat(np.arange(N_POINTS), TABLE).astype(np.int32)[:, np.newaxis]
-    space = public_map(LINE, 1)
-    return [
-        grow(
-            points, space, test, untested=untested, threshold=threshold, entropy=entropy
-        ).tree.splits
-        for _ in range(RUNS)
-    ]
+    question = CellSplits(public_map(LINE, 1), test, untested, threshold)
+    records = ArrayRecords(points)
+    return [question.answer(records, entropy).splits for _ in range(RUNS)]
 
 
 @pytest.mark.parametrize("entropy", ENTROPIES)

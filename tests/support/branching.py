@@ -44,7 +44,7 @@ class Branching:
             self.chance *= chance
         return noisy
 
-    def generator(self) -> np.random.Generator:
+    def coins(self) -> int:
         raise AssertionError("this mechanism must draw through below and add_laplace alone")
 
     def next_path(self) -> list[int] | None:
@@ -80,10 +80,13 @@ class Watched:
     that was released so far, which is what a proof of sensitivity conditions on.
     """
 
-    def __init__(self, answers: Callable[[int, np.ndarray], np.ndarray] | None = None) -> None:
+    def __init__(
+        self, answers: Callable[[int, np.ndarray], np.ndarray] | None = None, coins: int = 7
+    ) -> None:
         self.values: list[np.ndarray] = []
         self.scales: list[float] = []
         self._answers = answers
+        self._coins = coins
 
     def below(self, bound: int) -> int:
         raise AssertionError(f"nothing is picked here, but an integer below {bound} was asked for")
@@ -95,8 +98,8 @@ class Watched:
             return values
         return self._answers(len(self.values) - 1, values)
 
-    def generator(self) -> np.random.Generator:
-        return np.random.default_rng(7)
+    def coins(self) -> int:
+        return self._coins
 
 
 # -- the same distributions by hand ----------------------------------------------------------------

@@ -88,7 +88,7 @@ def visit(
     done = subprocess.run(
         [program, *_FLAGS, f"--user-data-dir={home / 'profile'}",
          f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom", around.as_uri()],
-        capture_output=True, text=True, check=True, timeout=120,
+        capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     written = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, flags=re.DOTALL)
     assert written is not None and written[1], done.stderr[-2000:]

@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-PATIENCE = 60.0
+PATIENCE = 300.0
+"""Seconds after which a test gives up; nothing is meant to take so long."""
+_REGISTERED = b"Registered to:"
 
 
 class Cluster:
@@ -26,27 +28,46 @@ class Cluster:
         options = [*place, "--no-dashboard", "--scheduler-file", str(self._note)]
         self.scheduler = self._start("dask_scheduler", *options)
         self.workers: list[subprocess.Popen[bytes]] = []
-        self.address = self._address()
+        self.address = ""
 
     def _start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.{program}", *arguments, *self._tls]
         with (self._folder / f"{program}.log").open("ab") as log:
             return subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
 
-    def _address(self) -> str:
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end and self.scheduler.poll() is None:
+    def wait_for_address(self) -> None:
+        """Wait until the scheduler has said where it listens."""
+
+        def written() -> bool:
             with contextlib.suppress(OSError, ValueError, KeyError):
-                return str(json.loads(self._note.read_text(encoding="utf-8"))["address"])
-            time.sleep(0.05)
-        raise AssertionError((self._folder / "dask_scheduler.log").read_text(encoding="utf-8"))
+                self.address = json.loads(self._note.read_text(encoding="utf-8"))["address"]
+            return bool(self.address)
+
+        self._wait_for(written, self.scheduler, "dask_scheduler")
 
     def add_workers(self, number: int) -> None:
-        """Start workers; they come when they come."""
+        """Start workers, and wait until the scheduler knows all of them."""
         place = ["--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--no-dashboard"]
         options = [*place, "--local-directory", str(self._folder)]
         for _ in range(number):
             self.workers.append(self._start("dask_worker", self.address, *options))
+        log = self._folder / "dask_worker.log"
+        for process in self.workers[-number:] if number else []:
+            self._wait_for(
+                lambda: log.read_bytes().count(_REGISTERED) >= len(self.workers),
+                process,
+                "dask_worker",
+            )
+
+    def _wait_for(
+        self, event: Callable[[], bool], process: subprocess.Popen[bytes], program: str
+    ) -> None:
+        end = time.monotonic() + PATIENCE
+        while not event():
+            if time.monotonic() > end or process.poll() is not None:
+                log = self._folder / f"{program}.log"
+                raise AssertionError(log.read_text(encoding="utf-8"))
+            time.sleep(0.05)
 
     def close(self) -> None:
         """End what is left of the processes."""
@@ -64,6 +85,7 @@ def running_cluster(
     """Run a cluster, with processes that end with the block."""
     cluster = Cluster(folder, tls)
     try:
+        cluster.wait_for_address()
         cluster.add_workers(n_workers)
         yield cluster
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 _PROGRESS = re.compile(r".*: \d+(%| s)")  # a slow machine reports progress before it refuses
+_WARNING = re.compile(r"warning: .*\.")
 
 
 def dpkv(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -27,11 +28,22 @@ def dpkv(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Co
     )
 
 
+def sentences(err: str) -> list[str]:
+    """Return the lines of stderr but for warnings, and progress, which a slow machine reports."""
+    said = err.strip().splitlines()
+    return [x for x in said if not _PROGRESS.fullmatch(x) and not _WARNING.fullmatch(x)]
+
+
+def errors_of(result: subprocess.CompletedProcess[str]) -> list[str]:
+    """Return what a command said on stderr but for progress and warnings."""
+    return sentences(result.stderr)
+
+
 def refusal(result: subprocess.CompletedProcess[str], exit_code: int = 2) -> str:
     """Return the one sentence of a refused command, having checked that there is just that."""
     assert result.returncode == exit_code, result.stderr
     assert result.stdout == ""
-    lines = [line for line in result.stderr.strip().splitlines() if not _PROGRESS.fullmatch(line)]
+    lines = errors_of(result)
     assert len(lines) == 1 and lines[0].startswith("dpkv: error: "), result.stderr
     return lines[0].removeprefix("dpkv: error: ")
 

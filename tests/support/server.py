@@ -21,6 +21,12 @@ class Site:
     wrong_start: bool = False
     status: int = 200
     tell_length: bool = True
+    length: str | None = None
+    """A Content-Length to tell instead of the true one."""
+    redirect: str | None = None
+    """Where every request is sent on to."""
+    stall: bool = False
+    """Send the headers and a byte, and then nothing until the block ends."""
     asked: list[str | None] = field(default_factory=list)
     """The Range header of every request."""
 
@@ -29,11 +35,18 @@ class Site:
 def serving(site: Site) -> Iterator[str]:
     """Serve the site on the loopback interface and yield its address."""
 
+    over = threading.Event()
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             site.asked.append(self.headers.get("Range"))
             start = self._start()
-            if site.status != 200:
+            if site.redirect is not None:
+                self.send_response(302)
+                self.send_header("Location", site.redirect)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+            elif site.status != 200:
                 self._head(site.status, 0)
             elif start > len(site.contents) - 1 and start > 0:
                 self._head(416, 0)
@@ -50,7 +63,7 @@ def serving(site: Site) -> Iterator[str]:
         def _head(self, status: int, length: int, start: int = 0) -> None:
             self.send_response(status)
             if site.tell_length:
-                self.send_header("Content-Length", str(length))
+                self.send_header("Content-Length", site.length or str(length))
             if site.etag is not None:
                 self.send_header("ETag", site.etag)
             if status == 206:
@@ -62,6 +75,10 @@ def serving(site: Site) -> Iterator[str]:
         def _answer(self, start: int) -> None:
             body = site.contents[start:]
             self._head(206 if start else 200, len(body), start)
+            if site.stall:
+                self.wfile.write(body[:1])
+                over.wait()
+                return
             if site.cut_after is not None:
                 body, site.cut_after = body[: site.cut_after], None
             self.wfile.write(body)
@@ -75,6 +92,7 @@ def serving(site: Site) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.server_port}/table.txt"
     finally:
+        over.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -20,8 +20,8 @@ from dpkv.audits import run
 from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import FAULTS
 from dpkv.audits.losses import exact_losses, tried_replacements
-from dpkv.audits.picked import published_bound_audit
 from dpkv.audits.privacy import Effort
+from dpkv.audits.published_bound import published_bound_audit
 from dpkv.audits.results import Audit, Conformance, DataLoss, PublishedBound
 from dpkv.audits.run import Audited, Job, run_audit
 from dpkv.audits.witness import check_witness
@@ -406,6 +406,7 @@ def test_a_mechanism_of_another_price_is_not_passed(monkeypatch):
 
 def test_a_published_mechanism_has_no_price_and_is_judged_by_its_losses():
     mechanism = Published.calibrated(6.0, n_clusters=2, grid=SQUARE.grid())
-    assert mechanism.cost() == Decimal(0)
+    assert mechanism.cost() == Decimal("Infinity")
+    assert not any(step.is_priced for step in mechanism.steps())
     reasons = audited(plan=published_plan(6.0)).audit.verdict.reasons
     assert not any("its steps cost" in reason for reason in reasons)

@@ -9,8 +9,9 @@ from mpmath import log, mp, mpf
 
 import dpkv
 from dpkv.errors import ParameterError
-from dpkv.seeding import Dirac, bounds
-from dpkv.seeding.comparison import BOUNDS, COMPARISONS, Entry, Facts
+from dpkv.paper.comparison import BOUNDS, COMPARISONS, Entry, Facts
+from dpkv.seeding import Dirac
+from dpkv.seeding import potential_bounds as bounds
 
 mp.dps = 40
 

@@ -15,12 +15,12 @@ from dpkv.calibration import (
     Calibration,
     calibrate,
     certify,
-    randomized,
     uniform_pick_ceiling,
 )
 from dpkv.calibration.record import LEAK
 from dpkv.domain import Box, L1Ball, data_domain
 from dpkv.errors import DpkvError, ParameterError, UsageError
+from dpkv.paper import randomized
 
 POINTS = np.random.default_rng(0).random((12, 2))
 MANY = np.random.default_rng(1).random((900, 2))

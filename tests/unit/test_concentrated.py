@@ -9,9 +9,10 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from dpkv.calibration.concentrated import eps_of_rho, largest_rho, smallest_gaussian_scale
+from dpkv.accounting import Step, cost_of, gaussian_step, laplace_step
+from dpkv.accounting.zcdp import eps_of_rho, largest_rho, smallest_gaussian_scale
 from dpkv.errors import ParameterError
-from dpkv.mechanisms.mechanism import Noise, Step, cost_of, gaussian_step, laplace_step
+from dpkv.mechanisms import Noise
 
 CASES = [(1e-6, 1e-9), (1e-4, 1e-6), (0.02, 1e-6), (0.5, 1e-3), (2.0, 1e-12), (40.0, 0.1)]
 

@@ -5,18 +5,23 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from support.data import paper_data
 from support.server import Site, serving
 
-from dpkv.datasets import families
-from dpkv.datasets.fetch import fetch
-from dpkv.datasets.making import FAMILIES, Wish, csv_text, make_table
-from dpkv.datasets.recipes import (
+from dpkv.errors import DatasetError, ParameterError
+from dpkv.paper.datasets import families, recipes
+from dpkv.paper.datasets import fetch as fetching
+from dpkv.paper.datasets.fetch import fetch
+from dpkv.paper.datasets.making import FAMILIES, Wish, csv_text, make_table
+from dpkv.paper.datasets.recipes import (
     PAPER_TABLES,
     Recipe,
     checked_values,
@@ -27,7 +32,6 @@ from dpkv.datasets.recipes import (
     table_bytes,
     values_digest,
 )
-from dpkv.errors import DatasetError, ParameterError
 
 VALUES = np.random.default_rng(5).normal(size=(3000, 2)).round(4)
 TEXT = "".join(f"{x!r}   {y!r}\n" for x, y in VALUES.tolist()).encode()
@@ -227,6 +231,86 @@ def test_a_wrong_checksum_keeps_nothing(tmp_path: Path, contents: bytes) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("length", ["many", "-5", "1e3", "\N{SUPERSCRIPT TWO}", "9" * 5000])
+def test_a_bad_length_is_one_sentence(tmp_path: Path, length: str) -> None:
+    with (
+        serving(Site(TEXT, length=length)) as url,
+        pytest.raises(DatasetError, match="Content-Length that is no number"),
+    ):
+        fetch(RECIPE, tmp_path, url=url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("tell_length", [True, False])
+def test_no_more_is_taken_than_the_table_can_be(tmp_path: Path, tell_length: bool) -> None:
+    site = Site(b"1 2\n" * (1 << 18), tell_length=tell_length)
+    with serving(site) as url, pytest.raises(DatasetError, match=r"sends more than \d+ bytes"):
+        fetch(RECIPE, tmp_path, url=url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_nothing_is_unpacked_before_its_checksum(
+    pack: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The right numbers in another file, too: only their unpacking would tell."""
+    monkeypatch.setattr(recipes, "_unpacked", None)
+    with serving(Site(pack(TEXT))) as url, pytest.raises(DatasetError, match="not unpacked"):
+        fetch(RECIPE, tmp_path, url=url)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_a_bomb_is_unpacked_no_further_than_the_table_can_be(
+    pack: Callable[[bytes], bytes],
+) -> None:
+    bomb = pack(b"1 2\n" * (1 << 22))  # sixteen megabytes
+    tracemalloc.start()
+    try:
+        with pytest.raises(DatasetError, match="cannot: it is another one"):
+            parse_values(RECIPE, bomb)
+        assert tracemalloc.get_traced_memory()[1] < 10 * RECIPE.most_bytes
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_damaged_file_is_one_sentence() -> None:
+    packed = bytearray(gzip.compress(TEXT, mtime=0))
+    packed[20:60] = bytes(40)
+    with pytest.raises(DatasetError, match="does not hold a table of numbers"):
+        parse_values(RECIPE, bytes(packed))
+
+
+@pytest.mark.parametrize("scheme", ["https", "ftp", "file"])
+def test_a_redirect_to_another_scheme_is_not_followed(tmp_path: Path, scheme: str) -> None:
+    with (
+        serving(Site(TEXT, redirect=f"{scheme}://127.0.0.1:9/table.txt")) as url,
+        pytest.raises(DatasetError, match=r"redirects to another scheme|answers 302"),
+    ):
+        fetch(RECIPE, tmp_path, url=url)
+
+
+def test_a_redirect_of_the_same_scheme_is_followed(tmp_path: Path) -> None:
+    with serving(Site(TEXT)) as there, serving(Site(b"", redirect=there)) as url:
+        assert fetch(RECIPE, tmp_path, url=url).read_bytes() == table_bytes(VALUES)
+
+
+def test_a_server_that_never_ends_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "_MOST_SECONDS", 0.5)
+    with (
+        serving(Site(TEXT, stall=True)) as url,
+        pytest.raises(DatasetError, match="took more than"),
+    ):
+        fetch(RECIPE, tmp_path, url=url)
+    assert not (tmp_path / RECIPE.file).exists()
+
+
+def test_the_recipes_own_addresses_are_encrypted() -> None:
+    known = [recipe_of(name) for name in PAPER_TABLES]
+    assert {urlsplit(r.url).scheme for r in known if r.url} == {"https"}
+    assert {urlsplit(r.page).scheme for r in known} == {"https"}
+
+
 def test_an_error_of_the_server_is_told(tmp_path: Path) -> None:
     with serving(Site(TEXT, status=404)) as url, pytest.raises(DatasetError, match="404"):
         fetch(RECIPE, tmp_path, url=url)
@@ -239,7 +323,9 @@ def test_offline_is_one_clear_sentence(tmp_path: Path) -> None:
         fetch(RECIPE, tmp_path, url=url)
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://example.org/x", "table.txt"])
+@pytest.mark.parametrize(
+    "url", ["file:///etc/passwd", "ftp://example.org/x", "table.txt", "http://[::1"]
+)
 def test_only_web_addresses_are_fetched(tmp_path: Path, url: str) -> None:
     with pytest.raises(DatasetError, match="http"):
         fetch(RECIPE, tmp_path, url=url)

@@ -230,7 +230,7 @@ REFUSED_BOUNDS = {
     "infinite": ((-math.inf, 1), "column 1 must be finite"),
     "too large": ([[0, 1], [0, HUGE]], r"column 2 must stay within ±2\^53"),
     "too low": ((-HUGE, 1), r"column 1 must stay within ±2\^53"),
-    "a name lacks": ({"a": [0, 1]}, "Missing: b"),
+    "a name lacks": ({"a": [0, 1]}, "Got none for number 2 of them"),
     "plain numbers by name": ({"a": 0, "b": 1}, "one low,high pair for each name"),
     "triples by name": ({"a": [0, 1, 2], "b": [0, 1, 2]}, "one low,high pair for each name"),
     "text by name": ({"a": [0, 1], "b": "wide"}, "must be numbers"),
@@ -344,3 +344,9 @@ def test_a_record_of_a_domain_with_an_endless_number_is_refused(kind):
     fields = made.to_dict() | {"lower": [-(10**400)], "center": [10**400]}
     with pytest.raises(DomainError, match="wrong type"):
         Domain.from_dict(fields)
+
+
+@pytest.mark.parametrize("scaled", ["yes", 1, [], None], ids=["text", "number", "list", "nothing"])
+def test_scaled_is_a_truth_value_also_in_a_record(scaled):
+    with pytest.raises(DomainError, match="scaled must be True or False"):
+        Domain.from_dict({**Box((0.0,), (1.0,)).to_dict(), "scaled": scaled})

@@ -133,7 +133,6 @@ def test_another_workspace_or_none(records: np.ndarray, workspace: Path, tmp_pat
         ({"iterations": 3}, "iterations must be left out"),
         ({"bounds": "private", "bounds_share": 1}, "bounds_share must be between 0 and 1"),
     ],
-    ids=str,
 )
 def test_bad_parameters_are_refused_by_fit(
     changes: dict[str, Any], sentence: str, records: np.ndarray, workspace: Path
@@ -154,7 +153,7 @@ def test_the_default_has_no_bounds(records: np.ndarray, workspace: Path) -> None
 
 def test_private_bounds_and_add_remove(records: np.ndarray) -> None:
     model = KVariates(
-        2, 1.0, bounds="private", mechanism="lloyd", neighbours="add-remove", workspace=None
+        2, 100.0, bounds="private", mechanism="lloyd", neighbours="add-remove", workspace=None
     ).fit(records)
     assert model.privacy_.bounds.source == "private" and model.privacy_.n_records is None
 
@@ -277,3 +276,32 @@ def test_in_a_pipeline(records: np.ndarray, workspace: Path) -> None:
     assert len(charged(workspace)) == 1
     clone(pipeline).set_params(kvariates__n_clusters=2).fit(table)
     assert len(charged(workspace)) == 2
+
+
+@pytest.mark.usefixtures("workspace")
+def test_rows_that_cannot_be_used_are_refused_or_go_to_the_centre(records: np.ndarray) -> None:
+    frame = pd.DataFrame(records, columns=["a", "b"]).astype(object)
+    frame.iloc[3, 0], frame.iloc[5, 1] = "text", None
+    for data in (frame, frame.to_numpy(), np.where(np.arange(240).reshape(120, 2) == 7, np.nan, 0)):
+        with pytest.raises(ValueError):
+            KVariates(**BOUNDED).fit(data)
+        model = KVariates(**BOUNDED, invalid="center").fit(data)
+        assert model.privacy_.plan.invalid == "center"
+        assert model.privacy_.n_records == 120
+    assert model.predict(records).shape == (120,)
+    assert model.get_params()["invalid"] == "center"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [[["secretcell", 1.0]], [0.271828, 1.0], [[0.271828 + 1j, 1.0]], 0.271828],
+    ids=["text", "one row", "complex", "a number"],
+)
+@pytest.mark.parametrize("method", ["fit", "predict", "transform"])
+@pytest.mark.usefixtures("workspace")
+def test_a_refusal_shows_no_record(data: Any, method: str, records: np.ndarray) -> None:
+    model = KVariates(**BOUNDED).fit(records)
+    with pytest.raises((TypeError, ValueError)) as refused:
+        getattr(model, method)(np.array(data, dtype=None))
+    assert "secretcell" not in str(refused.value) and "0.27" not in str(refused.value)
+    assert refused.value.__cause__ is None and refused.value.__context__ is None

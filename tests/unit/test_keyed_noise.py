@@ -166,10 +166,10 @@ def test_a_secret_that_could_be_guessed_is_refused(secret: bytes) -> None:
         KeyedEntropy(secret, "a")
 
 
-def test_the_generator_repeats_too() -> None:
-    one, again = (KeyedEntropy(SECRET, "g").generator().random(5) for _ in range(2))
-    assert one.tolist() == again.tolist()
-    assert KeyedEntropy(SECRET, "h").generator().random(5).tolist() != one.tolist()
+def test_the_coins_repeat_too() -> None:
+    one, again = (KeyedEntropy(SECRET, "g").coins() for _ in range(2))
+    assert one == again
+    assert KeyedEntropy(SECRET, "h").coins() != one
 
 
 @pytest.mark.parametrize("bound", [0, -1])

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import decimal
+import functools
 import json
 import os
+import re
 import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import FrozenInstanceError, asdict
+from dataclasses import FrozenInstanceError, asdict, replace
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from support.points import PATIENCE
 
 from dpkv.errors import (
     BudgetError,
@@ -74,14 +79,18 @@ def run(program: str, *arguments: object, prefix: tuple[str, ...] = ()) -> str:
     """Run a program in a fresh interpreter and return what it printed."""
     command = [*prefix, sys.executable, "-W", "error", "-c", PRELUDE + program]
     done = subprocess.run(
-        [*command, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120
+        [*command, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 PRELUDE = """
-import os, random, resource, signal, sys, time
+import os, resource, signal, sys
 from decimal import Decimal
 from pathlib import Path
 from dpkv.errors import BudgetError, LedgerError
@@ -218,7 +227,7 @@ def test_the_chain_is_what_the_docstring_says(filled: Ledger) -> None:
     previous = "0" * 64
     for row, entry in zip(rows, filled.entries(), strict=True):
         digest = row.pop("digest")
-        assert row.pop("atto_delta") == 0
+        assert re.fullmatch("[0-9a-f]{32}", row["salt"])
         text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         assert digest == sha256(text.encode()).hexdigest() == entry.digest == entry_digest(entry)
         assert row["previous"] == previous
@@ -340,7 +349,7 @@ def test_preparing_really_writes(ledger: Ledger) -> None:
     with closing(sqlite3.connect(ledger.path)) as db:
         assert db.execute("SELECT writes FROM probe").fetchall() == [(2,)]
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    with ledger._database.writing() as db:
+    with ledger._database.writing() as (db, _):
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
@@ -403,34 +412,12 @@ def test_an_altered_delta_is_found(ledger: Ledger) -> None:
         ledger.verify()
 
 
-def as_before_delta(ledger: Ledger) -> None:
-    """Turn the file into one of the first schema, which had no delta."""
-    without_triggers(
-        ledger.path, "ALTER TABLE entries DROP COLUMN atto_delta", "PRAGMA user_version = 1"
-    )
-
-
-def test_a_ledger_from_before_delta_is_read_and_goes_on(filled: Ledger) -> None:
-    before = filled.entries()
-    as_before_delta(filled)
-    assert filled.verify() == 4
-    assert filled.entries() == before
-    with closing(sqlite3.connect(filled.path)) as db:  # reading left it as it was
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
-    set_budget(filled, "2")
-    filled.set_budget(dataset="d1", label="x", eps=Decimal(2), delta=Decimal("1e-5"))
-    charge(filled, "new", delta=Decimal("1e-6"))
-    assert filled.entries()[:4] == before
-    assert filled.verify() == 7
-    assert filled.account("d1").delta_spent == Decimal("1e-6")
-
-
 # Tampering
 
 
 COPY = (
     "INSERT OR {} INTO entries SELECT {}, kind, {}, dataset, label, 1, end_to_end, neighbours, "
-    "plan_digest, record_digest, created, previous, digest, atto_delta FROM entries "
+    "plan_digest, record_digest, created, previous, digest, atto_delta, salt FROM entries "
     "WHERE number = 2"
 )
 
@@ -466,6 +453,7 @@ ALTERED = [
     ("plan_digest = NULL", "entry 3 was altered"),
     ("created = '2020-01-01T00:00:00+00:00'", "entry 3 was altered"),
     ("previous = digest", "entry 3 was altered"),
+    ("salt = '00'", "entry 3 was altered"),
     ("digest = previous", "entry 3 was altered"),
     ("number = 9", "entry 3 is missing"),
 ]
@@ -564,6 +552,202 @@ def test_damaged_pages_are_told_in_one_sentence(filled: Ledger) -> None:
         filled.verify()
 
 
+def test_no_damaged_byte_ends_in_anything_but_a_sentence(filled: Ledger) -> None:
+    """In the schema and in texts, a damaged byte is no UTF-8."""
+    whole, truth = filled.path.read_bytes(), filled.entries()
+    for place in range(0, len(whole), 31):
+        filled.path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
+        for call in (filled.verify, filled.entries, filled.prepare):
+            try:
+                found = call()
+            except LedgerError:
+                continue
+            assert call != filled.entries or found == truth
+        for end in ("-wal", "-shm"):
+            Path(f"{filled.path}{end}").unlink(missing_ok=True)
+
+
+# Salts
+
+
+def test_a_digest_confirms_no_guess(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same charge at the same time has another digest in another ledger."""
+
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime(2001, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(module, "datetime", Stopped)
+    entries = [charge(Ledger(tmp_path / name / ".dpkv")) for name in ("one", "two")]
+    one, two = ({**asdict(entry), "salt": "", "digest": ""} for entry in entries)
+    assert one == two
+    assert entries[0].digest != entries[1].digest
+
+
+# Kept releases
+
+
+def keep(ledger: Ledger, entry: Entry, *, n_centers: int = 1, **form: object) -> Path:
+    """Put a record into the workspace that quotes an entry, as a release does."""
+    path = ledger.workspace / "releases" / f"{entry.release_id}.json"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    record = {
+        "columns": ['a "ledger": {', '\\"ledger": null, "x'],
+        "centers": [[0.5]] * n_centers,
+        "ledger": {"number": entry.number, "digest": entry.digest, "charged": "0.1"},
+        "signature": None,
+    }
+    path.write_text(json.dumps(record, **form), encoding="utf-8")  # type: ignore[arg-type]
+    return path
+
+
+def writes(ledger: Ledger) -> dict[str, Callable[[], object]]:
+    return {
+        "prepare": ledger.prepare,
+        "charge": lambda: charge(ledger, "new"),
+        "set a budget": lambda: set_budget(ledger, "9"),
+        "verify": ledger.verify,
+    }
+
+
+def rolled_back(ledger: Ledger) -> None:
+    earlier = ledger.path.read_bytes()
+    keep(ledger, charge(ledger, "later"))
+    ledger.path.write_bytes(earlier)
+
+
+def deleted(ledger: Ledger) -> None:
+    keep(ledger, charge(ledger, "later"))
+    ledger.path.unlink()
+
+
+def begun_anew(ledger: Ledger) -> None:
+    kept = keep(ledger, charge(ledger, "later"))
+    aside = kept.rename(ledger.workspace / "aside")
+    ledger.path.unlink()
+    for number in range(6):
+        charge(ledger, f"r{number}")
+    charge(ledger, "later")
+    aside.rename(kept)
+
+
+@pytest.mark.parametrize("fault", [rolled_back, deleted, begun_anew])
+@pytest.mark.parametrize(
+    "form",
+    [{"indent": 2}, {"indent": 2, "n_centers": 5000}, {}, {"sort_keys": True, "n_centers": 5000}],
+    ids=["as written", "many centres", "one line", "sorted"],
+)
+def test_a_ledger_that_lacks_what_a_kept_release_quotes_is_found(
+    filled: Ledger,
+    fault: Callable[[Ledger], None],
+    form: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(globals(), "keep", functools.partial(keep, **form))
+    fault(filled)
+    before = filled.path.read_bytes() if filled.path.exists() else None
+    for call in writes(filled).values():
+        with pytest.raises(LedgerError, match=r"lacks entry 5 as .*later\.json quotes it"):
+            call()
+    assert (filled.path.read_bytes() if filled.path.exists() else None) == before
+
+
+def test_a_ledger_beside_its_releases_is_whole(filled: Ledger) -> None:
+    for number in range(3):
+        keep(filled, filled.entries()[1 + number])
+    for call in writes(filled).values():
+        call()
+    assert filled.verify() == 6
+
+
+def test_other_files_beside_releases_quote_nothing(filled: Ledger, tmp_path: Path) -> None:
+    quoted = keep(filled, replace(filled.entries()[1], release_id="x", digest="0" * 64))
+    folder = quoted.parent
+    quoted.rename(tmp_path / "elsewhere.json")
+    (folder / "link.json").symlink_to(tmp_path / "elsewhere.json")
+    (folder / "folder.json").mkdir()
+    os.mkfifo(folder / "pipe.json")
+    for name, text in {
+        "notes.txt": '{"ledger": {"number": 9, "digest": "0"}}',
+        ".unfinished.json": '{"ledger": {"number": 9, "digest": "0"}}',
+        f"r0.synopsis-{'0' * 16}.json": '{"ledger": {"number": 9, "digest": "0"}}',
+        "empty.json": "",
+        "text.json": "ledger",
+        "uncharged.json": '{"ledger": null}',
+        "half.json": '{"ledger": {"number": 9}}',
+        "odd.json": '{"ledger": {"number": "9", "digest": 9}}',
+        "cut.json": '{"ledger": {"number": 9, "dig',
+    }.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    for call in writes(filled).values():
+        call()
+
+
+def test_a_release_kept_while_the_chain_is_read_is_no_fault(
+    filled: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one that is charged and kept while another process waits to write."""
+    names = iter("abcdef")
+
+    def another_process() -> None:
+        other = Ledger(filled.workspace)
+        with monkeypatch.context() as undone:
+            undone.setattr(module.Database, "_chain", chain)
+            undone.setattr(module.Database, "_opened", opened)
+            keep(other, charge(other, next(names), dataset="d2"))
+
+    chain, opened = module.Database._chain, module.Database._opened
+
+    def chain_then_other(database: module.Database, db: sqlite3.Connection) -> object:
+        found = chain(database, db)
+        another_process()
+        return found
+
+    def other_then_opened(database: module.Database) -> object:
+        another_process()
+        return opened(database)
+
+    monkeypatch.setattr(module.Database, "_chain", chain_then_other)
+    assert filled.verify() == 4
+    monkeypatch.setattr(module.Database, "_chain", chain)
+    monkeypatch.setattr(module.Database, "_opened", other_then_opened)
+    filled.verify()
+    for call in writes(filled).values():
+        call()
+    monkeypatch.undo()
+    filled.verify()
+
+
+# Relations
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "words"),
+    [
+        ("add-remove", "replace-one", "this replace-one release publishes the number of records"),
+        ("replace-one", "add-remove", "earlier replace-one releases .* published the number"),
+        ("replace-one", "replace-one", None),
+        ("add-remove", "add-remove", None),
+    ],
+    ids=["add-remove first", "replace-one first", "replace-one alone", "add-remove alone"],
+)
+def test_mixed_relations_on_one_account_are_told(
+    ledger: Ledger, earlier: str, later: str, words: str | None
+) -> None:
+    def told(dataset: str, name: str = "new") -> str | None:
+        return ledger.mixed_relations(dataset=dataset, release_id=name, neighbours=later)
+
+    set_budget(ledger, "5")
+    assert told("d1") is None
+    charge(ledger, "old", neighbours=earlier)
+    sentence = told("d1")
+    assert sentence is None if words is None else re.match(words, sentence or "")
+    assert told("d2") is None, "another account"
+    charge(ledger, "new", neighbours=later)
+    assert told("d1") is None, "charged already"
+
+
 # Files that are not a ledger of one's own
 
 
@@ -592,7 +776,7 @@ def test_an_empty_file_is_no_ledger(ledger: Ledger, contents: bytes) -> None:
         ledger.prepare()
 
 
-@pytest.mark.parametrize("version", [0, 3])
+@pytest.mark.parametrize("version", [0, 1, 2, 4])
 def test_another_schema_is_refused(filled: Ledger, version: int) -> None:
     raw(filled.path, f"PRAGMA user_version = {version}")
     for call in (filled.prepare, filled.verify, lambda: charge(filled)):
@@ -786,7 +970,7 @@ def at_once(program: str, ledger: Ledger) -> list[str]:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    return [process.communicate(timeout=60)[0].strip() for process in processes]
+    return [process.communicate(timeout=PATIENCE)[0].strip() for process in processes]
 
 
 CHARGE_UNTIL_FULL = """
@@ -923,43 +1107,72 @@ def test_a_write_protected_ledger_is_told(filled: Ledger) -> None:
     assert all("is read-only: make the file, its folder" in line for line in lines[1:3])
 
 
-KILLED_AT_RANDOM = """
-rounds, early = int(sys.argv[2]), sys.argv[3] == "early"
-killed = ledger
-ledger = Ledger(Path(sys.argv[1] + "-timing"))
-start = time.perf_counter()
-charge("timing")  # kills fall within a few charges, however slow the disk
-patience = 4 * (time.perf_counter() - start)
-ledger = killed
-read, write = os.pipe()
-for number in range(rounds):
+KILLED = """
+import itertools, sqlite3
+early = sys.argv[2] == "early"
+connect = sqlite3.connect
+
+class Dying(sqlite3.Connection):
+    left = None
+    def execute(self, *arguments):
+        if Dying.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if Dying.left is not None:
+            Dying.left -= 1
+        return super().execute(*arguments)
+
+def acknowledge_charges(names, write, n_statements):
+    sqlite3.connect = lambda *given, **named: connect(*given, factory=Dying, **named)
+    for name in names:
+        Dying.left = n_statements
+        if early:
+            os.write(write, f"{name}\\n".encode())
+        charge(name)
+        if not early:
+            os.write(write, f"{name}\\n".encode())
+
+def acknowledged_by(names, n_statements=None, kill_after=None):
+    read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        for step in range(10**6):
-            acknowledgement = f"{number}-{step}\\n"
-            if early:
-                os.write(write, acknowledgement.encode())
-            charge(acknowledgement.strip())
-            if not early:
-                os.write(write, acknowledgement.encode())
-    time.sleep(random.uniform(0, patience))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-os.close(write)
-with open(read) as pipe:
-    acknowledged = set(pipe.read().split())
+        acknowledge_charges(names, write, n_statements)
+        os._exit(0)
+    os.close(write)
+    with open(read) as pipe:
+        if kill_after is not None:
+            told = [next(pipe) for _ in range(kill_after)]
+            os.kill(child, signal.SIGKILL)
+        else:
+            told = []
+        told += list(pipe)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return code, {line.strip() for line in told}
+
+acknowledged, n_kills = set(), 0
+for number in range(25):  # wherever it is when the kill comes: in the second charge, or later
+    names = (f"run {number}, {step}" for step in itertools.count())
+    code, told = acknowledged_by(names, kill_after=1 + number % 3)
+    acknowledged |= told
+    n_kills += code == -signal.SIGKILL
+for statement in itertools.count():  # before every statement of a charge
+    code, told = acknowledged_by([f"statement {statement}"], n_statements=statement)
+    acknowledged |= told
+    n_kills += code == -signal.SIGKILL
+    if code == 0:
+        break
 written = {entry.release_id for entry in ledger.entries()}
 assert ledger.verify() == len(written)
-assert acknowledged, "killed too soon to show anything"
-print(len(acknowledged - written), len(written - acknowledged) <= rounds)
+assert statement > 3, "a charge is more than that"
+lost, untold = len(acknowledged - written), len(written - acknowledged)
+print(n_kills == 25 + statement, lost, untold <= n_kills)
 """
 
 
 def test_a_killed_process_loses_no_acknowledged_charge(ledger: Ledger) -> None:
-    assert run(KILLED_AT_RANDOM, ledger.workspace, 50, "late") == "0 True"
+    assert run(KILLED, ledger.workspace, "late") == "True 0 True"
     assert charge(ledger, "afterwards").number == ledger.verify()
 
 
 def test_the_kills_would_show_a_charge_acknowledged_too_early(ledger: Ledger) -> None:
-    lost, _ = run(KILLED_AT_RANDOM, ledger.workspace, 50, "early").split()
+    _, lost, _ = run(KILLED, ledger.workspace, "early").split()
     assert int(lost) > 0

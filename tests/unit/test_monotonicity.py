@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from support.bruteforce import instances, least_remaining, monotonicity, packed, squared_distances
 
-from dpkv.calibration import monotonicity as monotonicity_module
 from dpkv.calibration.calibrator import collapsed
-from dpkv.calibration.duals import DualBound, WeightedPoints
-from dpkv.calibration.gains import largest_gain_anywhere
-from dpkv.calibration.loops import spatial_blocks
-from dpkv.calibration.monotonicity import (
+from dpkv.paper import monotonicity as monotonicity_module
+from dpkv.paper.duals import DualBound, WeightedPoints
+from dpkv.paper.gains import largest_gain_anywhere
+from dpkv.paper.loops import spatial_blocks
+from dpkv.paper.monotonicity import (
     EXACT_POINTS,
     _least_left,
     certified_monotonicity,
     exact_monotonicity,
 )
-from dpkv.calibration.randomized import estimate, random_neighbourhoods
-from dpkv.calibration.spread import certified_remaining, exact_remaining
+from dpkv.paper.randomized import estimate, random_neighbourhoods
+from dpkv.paper.spread import certified_remaining, exact_remaining
 
 SMALL = list(instances(seed=2, rounds=40, m=(2, 8)))
 EXACT = [exact_monotonicity(collapsed(points), k).value for _, points, k in SMALL]

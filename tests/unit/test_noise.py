@@ -42,7 +42,7 @@ SEEDLIKE = ("seed", "rng", "random_state", "entropy", "generator")
         OperatingSystemEntropy,
         OperatingSystemEntropy.below,
         OperatingSystemEntropy.add_laplace,
-        OperatingSystemEntropy.generator,
+        OperatingSystemEntropy.coins,
     ],
 )
 def test_nothing_of_a_release_takes_a_seed(function):
@@ -73,7 +73,7 @@ def test_the_command_has_no_seed(tmp_path: Path):
 
 def draws(entropy) -> tuple:
     noisy = entropy.add_laplace(np.zeros(20, np.int64), 1e6)
-    return entropy.below(2**128), tuple(noisy.tolist()), entropy.generator().bytes(16)
+    return entropy.below(2**128), tuple(noisy.tolist()), entropy.coins()
 
 
 def test_two_releases_draw_differently_whatever_global_generators_say():

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from support import bruteforce
 
-from dpkv.audits import picked
-from dpkv.audits.picked import (
+from dpkv.audits import published_bound as picked
+from dpkv.audits.published_bound import (
     Instance,
     bound_of,
     largest_ratio,

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpkv.calibration import published
-from dpkv.calibration.published import (
+from dpkv.paper import published
+from dpkv.paper.published import (
     LAPLACE_IS_BETTER,
     likelihood_ratio_bound,
     potential_bounds,

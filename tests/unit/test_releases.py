@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import inspect
+import io
 import json
+import warnings
 from collections.abc import Iterator
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from hashlib import sha256
@@ -27,14 +30,14 @@ from dpkv.errors import (
     TableError,
     UsageError,
 )
+from dpkv.fingerprints import array_fingerprint
 from dpkv.grid import BoxGrid
-from dpkv.ledger import Entry, Ledger
+from dpkv.ledger import Entry, Ledger, database
 from dpkv.mechanisms import PrivateBounds
-from dpkv.mechanisms.mechanism import Mechanism
-from dpkv.releases import CONDITIONAL, NOT_RELEASABLE, ReleaseRecord, stored, verify
+from dpkv.records import Curator
+from dpkv.releases import CONDITIONAL, NOT_RELEASABLE, ReleaseRecord, kept_releases, produce, verify
 from dpkv.releases.files import release_files
 from dpkv.releases.verify import failed
-from dpkv.workspace import array_fingerprint
 
 MECHANISMS = ("kvariates", "laplace", "forgy", "gupt", "lloyd")
 ADD_REMOVE = ("laplace", "forgy", "lloyd")
@@ -51,6 +54,7 @@ def clusters(n_records: int, seed: int = 0) -> np.ndarray:
 
 
 X = clusters(397)
+MANY = clusters(39_989)  # enough for private bounds at a small share of eps
 PAIR = np.array([-0.5, 0.5])[np.arange(300) % 2][:, None] + np.linspace(-0.01, 0.01, 600).reshape(
     300, 2
 )
@@ -312,16 +316,18 @@ def test_add_remove_keeps_the_number_of_records_secret(
     mechanism: str, bounds: Any, workspace: Path
 ) -> None:
     asked = {**ASKED, "mechanism": mechanism, "neighbours": "add-remove", "bounds": bounds}
-    record = dpkv.release(X, **asked).record
+    records = MANY if bounds == "private" else X
+    record = dpkv.release(records, **asked).record
     stated = json.loads(record.to_json())
+    stated["bounds"].pop("ledger", None)
     assert stated["n_records"] is None
     assert not any("the number of records" in fact for fact in stated["not_protected"])
     assert "adding or removing" in stated["guarantee"]["statement"]
     for random_or_coded in ("centers", "grid_centers", "centers_digest", "ledger", "release_id"):
         del stated[random_or_coded]
     for path, value in leaves(stated):
-        assert value != len(X) and str(len(X)) not in str(value), path
-    assert record.ledger is not None and record.ledger.charged == "2", "counts twice"
+        assert value != len(records) and str(len(records)) not in str(value), path
+    assert record.charged == 2, "counts twice"
     assert not failed(verify(record, workspace=workspace))
 
 
@@ -450,10 +456,10 @@ def test_bounds_from_the_data_are_flagged_everywhere(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("share", [0.001, 0.1, 0.75])
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.75])
 def test_private_bounds_are_part_of_eps(mechanism: str, share: float, workspace: Path) -> None:
     asked = {**ASKED, "mechanism": mechanism, "bounds": "private", "bounds_share": share}
-    record = dpkv.release(X, **asked).record
+    record = dpkv.release(MANY, **asked).record
     found, *rest = record.steps
     assert "bounds" in found.name
     scale = Fraction(record.noise[0].scale)
@@ -465,8 +471,9 @@ def test_private_bounds_are_part_of_eps(mechanism: str, share: float, workspace:
     assert record.bounds.source == "private" and record.plan.domain is None
     edges = np.abs(np.array([record.bounds.domain["lower"], record.bounds.domain["upper"]]))
     assert (np.log2(edges) == np.rint(np.log2(edges))).all(), "edges of the fixed bins"
-    (entry,) = charged(workspace)
-    assert entry.eps == 1, "the whole eps is charged, once"
+    of_bounds, of_centers = charged(workspace)
+    assert float(of_bounds.eps) == share, "the bounds have a charge of their own"
+    assert of_bounds.eps + of_centers.eps == record.charged == 1, "the whole eps is charged, once"
     assert not failed(verify(record, workspace=workspace))
 
 
@@ -475,6 +482,13 @@ def test_private_bounds_find_the_records() -> None:
     asked = {**ASKED, "eps": 1000.0, "bounds": "private"}
     domain = dpkv.simulate(X * [1, 100], **asked, seed=0).record.bounds.domain
     assert (domain["lower"], domain["upper"]) == ([-1.0, -128.0], [1.0, 128.0])
+
+
+@pytest.mark.parametrize("calibration", ["certified", "published"])
+def test_a_domain_of_other_columns_is_refused(calibration: str) -> None:
+    domain = dpkv.Domain.bounded((-1, 1), 3)
+    with pytest.raises(UsageError, match=r"the bounds are for 3 columns\. Got 2 instead"):
+        dpkv.release(X, **{**ASKED, "bounds": domain, "calibration": calibration})
 
 
 # --- refusals --------------------------------------------------------------------------------
@@ -658,7 +672,6 @@ def test_the_same_id_is_the_same_release(mechanism: str, workspace: Path) -> Non
         {"clamp": False},
         {"mechanism": "laplace", "neighbours": "add-remove"},
     ],
-    ids=str,
 )
 def test_an_id_is_for_one_plan(changes: dict[str, Any], workspace: Path) -> None:
     dpkv.release(X, **ASKED, release_id="mine")
@@ -691,7 +704,7 @@ def test_a_charged_release_can_be_finished_without_a_second_charge(
 
     set_budget(workspace, X, "1")
     with monkeypatch.context() as patch:
-        patch.setattr(Mechanism, "run", broken)
+        patch.setattr(Curator, "__call__", broken)
         for _ in range(2):
             with pytest.raises(RuntimeError):
                 dpkv.release(X, **ASKED, release_id="mine")
@@ -710,7 +723,7 @@ def test_a_release_that_cannot_be_kept_tells_its_id(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stored, "write_once", full)
+        patch.setattr(kept_releases, "write_once", full)
         with pytest.raises(UsageError, match=r"No space left.*release mine is charged") as refusal:
             dpkv.release(X, **ASKED, release_id="mine")
     assert "will not charge again" in str(refusal.value)
@@ -721,26 +734,26 @@ def test_a_release_that_cannot_be_kept_tells_its_id(
 @pytest.mark.parametrize("contents", [b"", b"{}", b"\xff\xfe", b"[1, 2"])
 def test_a_damaged_kept_release_is_refused(contents: bytes, workspace: Path) -> None:
     dpkv.release(X, **ASKED, release_id="mine")
-    stored.stored_path(workspace, "mine").write_bytes(contents)
+    kept_releases.stored_path(workspace, "mine").write_bytes(contents)
     with pytest.raises(UsageError, match=r"mine\.json .*: (restore it|take an unaltered copy)"):
         dpkv.release(X, **ASKED, release_id="mine")
-    assert stored.stored_path(workspace, "mine").read_bytes() == contents
+    assert kept_releases.stored_path(workspace, "mine").read_bytes() == contents
     assert charges(workspace) == 1
 
 
 def test_a_lost_release_is_not_drawn_again(workspace: Path) -> None:
     """Two sets of centers for one charge would be two releases."""
     dpkv.release(X, **ASKED, release_id="mine")
-    stored.stored_path(workspace, "mine").unlink()
+    kept_releases.stored_path(workspace, "mine").unlink()
     with pytest.raises(UsageError, match=r"its file is gone from the workspace: restore it"):
         dpkv.release(X, **ASKED, release_id="mine")
-    assert charges(workspace) == 1 and not stored.stored_path(workspace, "mine").exists()
+    assert charges(workspace) == 1 and not kept_releases.stored_path(workspace, "mine").exists()
 
 
 def test_another_release_in_its_place_is_refused(workspace: Path) -> None:
     dpkv.release(X, **ASKED, release_id="mine")
     other = dpkv.release(X, **ASKED, release_id="other").record
-    path = stored.stored_path(workspace, "mine")
+    path = kept_releases.stored_path(workspace, "mine")
     for posing in (other, other.model_copy(update={"release_id": "mine"})):
         path.write_text(posing.to_json(), encoding="utf-8")
         with pytest.raises(UsageError, match="restore"):
@@ -751,7 +764,7 @@ def test_another_release_in_its_place_is_refused(workspace: Path) -> None:
 def test_altered_kept_centers_are_refused(workspace: Path) -> None:
     record = dpkv.release(X, **ASKED, release_id="mine").record
     moved = record.model_copy(update={"centers": ((0.0, 0.0),) * 4})
-    stored.stored_path(workspace, "mine").write_text(moved.to_json(), encoding="utf-8")
+    kept_releases.stored_path(workspace, "mine").write_text(moved.to_json(), encoding="utf-8")
     with pytest.raises(UsageError, match=r"kept with other centres \(entry 2\): restore its file"):
         dpkv.release(X, **ASKED, release_id="mine")
 
@@ -773,10 +786,15 @@ def test_the_charge_is_on_disk_before_the_records_are_used(
 
     watched(PrivateBounds, "run")
     watched(BoxGrid, "quantise")
-    watched(Mechanism, "run")
-    dpkv.release(X, **{**ASKED, "bounds": bounds})
-    assert len(seen) >= 2
-    assert all(moment.endswith("after 1 charges") for moment in seen)
+    watched(Curator, "__call__")
+    dpkv.release(MANY, **{**ASKED, "bounds": bounds})
+    in_all = charges(workspace)
+    early = ["run", "__call__"] if bounds == "private" else []  # the bounds come first
+    assert [moment.split()[0] for moment in seen[: len(early)]] == early
+    assert {moment.split()[0] for moment in seen} >= {"quantise", "__call__"}
+    for place, moment in enumerate(seen):
+        due = 1 if place < len(early) else in_all
+        assert moment.endswith(f"after {due} charges"), seen
 
 
 def test_a_ledger_that_cannot_charge_leaves_the_records_alone(
@@ -790,7 +808,7 @@ def test_a_ledger_that_cannot_charge_leaves_the_records_alone(
 
     monkeypatch.setattr(Ledger, "charge", full)
     monkeypatch.setattr(BoxGrid, "quantise", used)
-    monkeypatch.setattr(Mechanism, "run", used)
+    monkeypatch.setattr(Curator, "__call__", used)
     with pytest.raises(LedgerError):
         dpkv.release(X, **ASKED)
     assert not (workspace / "releases").exists()
@@ -862,6 +880,7 @@ def test_without_a_workspace_nobody_is_charged(workspace: Path) -> None:
         "ledger",
         "kept copy",
         "signature",
+        "vouched for",
     ]
     assert not failed(verify(done.record))
 
@@ -870,3 +889,192 @@ def test_a_workspace_may_be_anywhere(workspace: Path, tmp_path: Path) -> None:
     dpkv.release(X, **ASKED, workspace=tmp_path / "deep" / "down" / "here")
     assert charges(tmp_path / "deep" / "down" / "here") == 1
     assert not workspace.exists()
+
+
+# --- names, cells and messages ---------------------------------------------------------------
+
+SECRET = 0.271828
+CENTRED: dict[str, Any] = {"k": 2, "eps": 1.0, "bounds": (-10, 8), "scaled": False}
+
+
+def unusable() -> dict[str, Any]:
+    """The same six records, of which the second and the fifth cannot be used."""
+    good = [[1.0, 2.0], [1.0, 2.0], [3.0, 4.0], [5.0, -0.0], [1.0, 2.0], [7.0, 0.1]]
+    nan = np.array(good)
+    nan[1, 0], nan[4, 1] = np.nan, 1e30
+    objects = nan.astype(object)
+    objects[1, 0], objects[4, 1] = "text", None
+    frame = pd.DataFrame(objects, columns=["a", "b"])
+    masked = np.ma.masked_array(np.array(good), mask=np.zeros((6, 2), bool))
+    masked[1, 0] = masked[4, 1] = np.ma.masked
+    texts = np.array([[str(cell) for cell in row] for row in objects])
+    return {
+        "numbers": nan,
+        "single precision": nan.astype(np.float32).astype(np.float64),
+        "objects": objects,
+        "a data frame": frame,
+        "a masked array": masked,
+        "lists": objects.tolist(),
+        "text": texts,
+    }
+
+
+@pytest.mark.parametrize("kind", unusable())
+def test_rows_that_cannot_be_used_go_to_the_centre(kind: str, workspace: Path) -> None:
+    data = unusable()[kind]
+    expected = np.array([[1, 2], [-1, -1], [3, 4], [5, -0.0], [-1, -1], [7, 0.1]])
+    if kind == "single precision":
+        expected[5] = np.float32(expected[5])
+    with pytest.raises(UsageError):
+        dpkv.simulate(data, seed=0, **CENTRED)
+    found = dpkv.simulate(data, seed=0, invalid="center", **CENTRED)
+    same = dpkv.simulate(expected, seed=0, **CENTRED)
+    assert found.centers.tolist() == same.centers.tolist()
+    assert found.record.plan.invalid == "center"
+    released = dpkv.release(data, invalid="center", **CENTRED)
+    assert released.record.n_records == 6
+    assert not failed(verify(released.record, workspace=workspace))
+
+
+def test_filling_does_not_change_whose_budget_is_charged(workspace: Path) -> None:
+    data = unusable()["numbers"]
+    before = data.copy()
+    for high in (8, 20):  # the centre moves; the data are the same
+        dpkv.release(data, invalid="center", **{**CENTRED, "bounds": (-10, high)})
+    assert len({entry.dataset for entry in charged(workspace)}) == 1
+    np.testing.assert_array_equal(data, before)
+    clean = np.full((6, 2), 0.5)
+    dpkv.release(clean, invalid="center", **CENTRED)
+    dpkv.release(clean, **CENTRED)
+    assert len({entry.dataset for entry in charged(workspace)}) == 2
+
+
+@pytest.mark.parametrize("bounds", ["private", "data"])
+def test_filling_needs_a_public_centre(bounds: str, workspace: Path) -> None:
+    with pytest.raises(UsageError, match="bounds must be given when invalid is 'center'"):
+        dpkv.release(X, k=2, eps=1.0, bounds=bounds, invalid="center")
+    with pytest.raises(UsageError, match="invalid must be one of 'refuse', 'center'"):
+        dpkv.release(X, k=2, eps=1.0, bounds=(-1, 1), invalid="drop")
+    assert charges(workspace) == 0
+
+
+def test_a_record_that_a_library_took_for_names_is_not_published(workspace: Path) -> None:
+    frame = pd.read_csv(io.StringIO("0.271828,0.5\n1,2\n3,4\n5,6\n"))
+    for columns in (None, list(frame.columns), ["a", "0.271828"], ["a", "=b"]):
+        with pytest.raises(UsageError, match="the name of column") as refused:
+            dpkv.release(frame, k=1, eps=1.0, bounds=(0, 6), columns=columns)
+        assert str(SECRET) not in str(refused.value)
+    assert charges(workspace) == 0
+    named = dpkv.release(frame, k=1, eps=1.0, bounds=(0, 6), columns=["a", "b"])
+    assert named.record.columns == ("a", "b")
+
+
+@pytest.mark.usefixtures("workspace")
+def test_a_frame_made_of_an_array_has_no_names() -> None:
+    done = dpkv.release(pd.DataFrame(X), k=1, eps=1.0, bounds=(-1, 1))
+    assert done.record.columns == tuple(f"x{place}" for place in range(1, X.shape[1] + 1))
+
+
+def holders() -> dict[str, Any]:
+    """Things that hold a record and may be given where something else belongs."""
+    pa = pytest.importorskip("pyarrow")
+    columns = {"a": [SECRET, 1.0], "b": [SECRET, 1.0]}
+    return {
+        "pyarrow table": pa.table(columns),
+        "data frame": pd.DataFrame(columns),
+        "array": np.full((2, 2), SECRET),
+        "list": [[SECRET, SECRET]],
+        "row": (SECRET, SECRET),
+        "text": f"{SECRET}\n" * 100,
+    }
+
+
+@pytest.mark.parametrize("kind", ["pyarrow table", "data frame", "array", "list", "row", "text"])
+@pytest.mark.parametrize(
+    "parameter", ["columns", "k", "eps", "bounds_share", "mechanism", "dataset", "release_id"]
+)
+@pytest.mark.usefixtures("workspace")
+def test_a_message_shows_no_record_wherever_it_is_given(kind: str, parameter: str) -> None:
+    options = {"k": 1, "eps": 1.0, "bounds": "private", "mechanism": "laplace"}
+    options[parameter] = holders()[kind]
+    try:
+        dpkv.release(X, **options)  # type: ignore[arg-type]
+    except UsageError as refused:
+        assert str(SECRET) not in str(refused)
+    else:  # the names of a frame are names
+        assert (kind, parameter) == ("data frame", "columns")
+
+
+@pytest.mark.usefixtures("workspace")
+def test_a_pyarrow_table_lends_its_names_and_not_its_records() -> None:
+    done = dpkv.release(holders()["pyarrow table"], k=1, eps=1.0, bounds=(0, 1))
+    assert done.record.columns == ("a", "b")
+
+
+# --- what a record and a release say of the run ---------------------------------------------
+
+
+def test_a_record_states_the_time_of_its_charge(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not of its end: the two together would tell how long the run took."""
+
+    class LongAgo(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return datetime(2001, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(database, "datetime", LongAgo)
+    record = dpkv.release(X, **ASKED, mechanism="lloyd").record
+    assert record.created == charged(workspace)[0].created == "2001-01-01T00:00:00+00:00"
+
+
+@pytest.mark.usefixtures("workspace")
+def test_a_record_of_no_ledger_states_when_the_run_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    run = Curator.__call__
+
+    def clock() -> str:
+        events.append("clock")
+        return "2001-01-01T00:00:00+00:00"
+
+    def noted(*arguments: Any) -> Any:
+        events.append("records used")
+        return run(*arguments)
+
+    monkeypatch.setattr(produce, "utc_now", clock)
+    monkeypatch.setattr(Curator, "__call__", noted)
+    record = dpkv.release(X, **ASKED, mechanism="lloyd", workspace=None).record
+    assert events[:2] == ["clock", "records used"] and "clock" not in events[1:]
+    assert record.created.startswith("2001")
+
+
+def test_a_release_says_whom_it_charged(workspace: Path) -> None:
+    done = dpkv.release(X, **ASKED, mechanism="lloyd", dataset="people")
+    assert done.charged_to is not None
+    assert done.charged_to.ledger.path.resolve() == (workspace / "ledger.sqlite").resolve()
+    assert done.charged_to.dataset == "name:people"
+    assert "Charged to name:people in .dpkv/ledger.sqlite." in repr(done)
+    free = dpkv.release(X, **ASKED, mechanism="lloyd", workspace=None)
+    assert free.charged_to is None and "Charged" not in repr(free)
+
+
+def test_mixed_relations_are_warned_of_before_the_charge(workspace: Path) -> None:
+    dpkv.release(X, **ASKED, mechanism="lloyd", neighbours="add-remove")
+    with pytest.warns(UserWarning, match="publishes the number of records") as found:
+        dpkv.release(X, **ASKED, mechanism="lloyd")
+    assert found[0].filename == __file__, "it points at the caller"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="publishes the number of records"):
+            dpkv.release(X, **ASKED, mechanism="lloyd", release_id="stopped")
+    assert charges(workspace) == 2, "a warning that is an error stops the charge"
+
+
+def test_removing_the_key_does_not_reset_the_budget(workspace: Path) -> None:
+    set_budget(workspace, X, "1")
+    dpkv.release(X, **ASKED, mechanism="lloyd")
+    (workspace / "keys" / "fingerprint.key").unlink()
+    with pytest.raises(UsageError, match="is gone, and a new one would give every table"):
+        dpkv.release(X, **ASKED, mechanism="lloyd")
+    assert charges(workspace) == 1

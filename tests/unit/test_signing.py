@@ -16,7 +16,13 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa, x25519
 import dpkv
 from dpkv.errors import UsageError
 from dpkv.releases import Check, ReleaseRecord, verify
-from dpkv.releases.signing import SigningKey, public_key_text
+from dpkv.releases.signing import (
+    SigningKey,
+    public_key_text,
+    trusted_here,
+    trusted_key_texts,
+    trusted_keys_path,
+)
 from dpkv.releases.verify import failed
 
 X = np.random.default_rng(0).uniform(-0.9, 0.9, (60, 2))
@@ -58,6 +64,16 @@ def the_signature(record: ReleaseRecord, public: Path | None = None) -> Check:
     key = None if public is None else public_key_text(public)
     checks = verify(record, public_key=key)
     assert {wrong.name for wrong in failed(checks)} <= {"signature"}
+    return signature_of(checks)
+
+
+def signature_of(checks: tuple[Check, ...]) -> Check:
+    (found,) = (check for check in checks if check.name == "signature")
+    return found
+
+
+def vouched(checks: tuple[Check, ...]) -> Check:
+    assert checks[-1].name == "vouched for"
     return checks[-1]
 
 
@@ -91,10 +107,58 @@ def test_an_infinite_number_can_be_signed(ours: Keys) -> None:
     assert the_signature(again, ours.public).passed is True
 
 
-def test_without_a_key_it_says_whose_it_may_be(record: ReleaseRecord, ours: Keys) -> None:
-    checked = the_signature(ours.sign(record))
-    assert checked.passed is True
-    assert public_key_text(ours.public) in checked.detail and "--public-key" in checked.detail
+def test_an_unknown_key_counts_for_nothing(record: ReleaseRecord, ours: Keys) -> None:
+    """Anybody can make a key and sign with it."""
+    signed = ours.sign(record)
+    key = public_key_text(ours.public)
+    checked = the_signature(signed)
+    assert checked.passed is None
+    assert key in checked.detail and "unknown here" in checked.detail
+    assert vouched(verify(signed)).passed is None
+    assert vouched(verify(signed)).detail.startswith("by nobody")
+    for named in ({"public_key": key}, {"trusted_keys": ("another", key)}):
+        checks = verify(signed, **named)
+        assert signature_of(checks).passed is True
+        assert vouched(checks) == Check("vouched for", True, f"by the key {key}")
+
+
+def test_an_unknown_key_whose_signature_does_not_fit_fails(
+    record: ReleaseRecord, ours: Keys
+) -> None:
+    altered = ours.sign(record).model_copy(update={"dpkv_version": "9.9"})
+    assert the_signature(altered).passed is False
+
+
+# --- files of trusted keys --------------------------------------------------------------------
+
+
+def test_a_file_of_trusted_keys_is_keys_one_after_another(
+    ours: Keys, theirs: Keys, tmp_path: Path
+) -> None:
+    path = tmp_path / "trusted.pem"
+    both = ours.public.read_text(), theirs.public.read_text()
+    path.write_text("# Alice, of the clinic\n" + "\n# Bob\n".join(both), encoding="utf-8")
+    keys = tuple(public_key_text(one.public) for one in (ours, theirs))
+    assert trusted_key_texts(path) == keys
+    (tmp_path / "keys").mkdir()
+    assert trusted_here(tmp_path) == () and trusted_here(None) == ()
+    path.rename(trusted_keys_path(tmp_path))
+    assert trusted_here(tmp_path) == keys
+
+
+def test_what_is_no_file_of_trusted_keys_is_refused(ours: Keys, tmp_path: Path) -> None:
+    path = tmp_path / "trusted.pem"
+    good = ours.public.read_text()
+    private = ours.private.read_text()
+    for text in ("", "hello", private, good + private, good + good.replace("M", "N")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(UsageError, match="must hold Ed25519 public keys in PEM form"):
+            trusted_key_texts(path)
+    path.write_bytes(bytes(2 << 20))
+    with pytest.raises(UsageError, match=r"cannot be read: it is larger than 1 MB"):
+        trusted_key_texts(path)
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        trusted_key_texts(tmp_path / "nowhere.pem")
 
 
 def test_another_key_is_found(record: ReleaseRecord, ours: Keys, theirs: Keys) -> None:
@@ -129,7 +193,8 @@ def test_an_altered_signed_record_is_found(
     """What nothing else would notice as well: a signature covers every field."""
     altered = ours.sign(record).model_copy(update=update)
     checks = verify(altered, public_key=public_key_text(ours.public))
-    assert checks[-1] == Check("signature", False, "the signature does not fit the record")
+    fault = Check("signature", False, "the signature does not fit the record")
+    assert signature_of(checks) == fault
 
 
 @pytest.mark.parametrize("field", ["public_key", "value"])
@@ -225,5 +290,5 @@ def test_without_cryptography_it_says_what_to_install(
     for call in (lambda: SigningKey.from_pem(ours.private), lambda: public_key_text(ours.public)):
         with pytest.raises(UsageError, match=r"pip install 'dpkv\[sign\]'"):
             call()
-    checked = verify(signed)[-1]
+    checked = signature_of(verify(signed))
     assert checked.passed is not True and "dpkv[sign]" in checked.detail

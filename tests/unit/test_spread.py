@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from support.bruteforce import instances, least_remaining, squared_distances
 
-from dpkv.calibration import gains
 from dpkv.calibration.calibrator import collapsed
-from dpkv.calibration.duals import eigenvalue_bound
-from dpkv.calibration.gains import largest_gain, largest_gain_anywhere
-from dpkv.calibration.loops import spatial_blocks
-from dpkv.calibration.randomized import estimate, random_neighbourhoods
-from dpkv.calibration.spread import (
+from dpkv.errors import ParameterError
+from dpkv.paper import gains
+from dpkv.paper.duals import eigenvalue_bound
+from dpkv.paper.gains import largest_gain, largest_gain_anywhere
+from dpkv.paper.loops import spatial_blocks
+from dpkv.paper.randomized import estimate, random_neighbourhoods
+from dpkv.paper.spread import (
     EXACT_POINTS,
     LeastRemaining,
     certified_remaining,
     exact_remaining,
 )
-from dpkv.errors import ParameterError
 
 ROUNDING = 1e-13
 SMALL = list(instances(seed=1, rounds=40, m=(2, 8)))

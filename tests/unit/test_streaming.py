@@ -26,7 +26,7 @@ from dpkv.seeding import (
     sk_means,
     stream_potentials,
 )
-from dpkv.seeding.sharp import centers_a_round
+from dpkv.seeding.kmeans_sharp import centers_a_round
 
 RNG = np.random.default_rng(0)
 MIXTURE = RNG.normal(size=(6000, 2)) + 20.0 * RNG.integers(0, 4, (6000, 1))

@@ -15,11 +15,11 @@ import pytest
 from dpkv.cli.output import save_figure
 from dpkv.domain import Box
 from dpkv.errors import ParameterError, UsageError
-from dpkv.studies import NAMES, dk_means, heat_maps, load_spec, published_table, study_of
-from dpkv.studies import sublinear_noise as sublinear
-from dpkv.studies import total_jensen as jensen
-from dpkv.studies.runner import CaseLog, csv_of, page_of, result_of, rng_of, run_cases
-from dpkv.studies.study import Case, Study, digest_of, parse_spec
+from dpkv.paper.studies import NAMES, dk_means, heat_maps, load_spec, published_table, study_of
+from dpkv.paper.studies import sublinear_noise as sublinear
+from dpkv.paper.studies import total_jensen as jensen
+from dpkv.paper.studies.runner import CaseLog, csv_of, page_of, result_of, rng_of, run_cases
+from dpkv.paper.studies.study import Case, Study, digest_of, parse_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 

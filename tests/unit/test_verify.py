@@ -21,13 +21,14 @@ from dpkv.errors import UsageError
 from dpkv.ledger import Ledger
 from dpkv.releases import Check, ReleaseRecord, verify
 from dpkv.releases.files import release_files
-from dpkv.releases.stored import parse_record, stored_path
+from dpkv.releases.kept_releases import parse_record, stored_path
 from dpkv.releases.verify import failed
 
 X = np.random.default_rng(0).uniform(-0.9, 0.9, (60, 2))
 PAIR = np.array([-0.5, 0.5])[np.arange(300) % 2][:, None] + np.linspace(-0.01, 0.01, 600).reshape(
     300, 2
 )
+MANY = np.tile(X, (200, 1))  # for private bounds, which few records do not show
 KINDS: dict[str, dict[str, Any]] = {
     "kvariates": {},
     "laplace": {"mechanism": "laplace"},
@@ -51,7 +52,7 @@ def released(kind: str) -> tuple[ReleaseRecord, Path]:
     """A release of every kind, made once, and its workspace."""
     workspace = Path(_FOLDER.name) / kind.replace(" ", "-") / ".dpkv"
     asked = {"k": 4, "eps": 1.0, "bounds": (-1, 1), **KINDS[kind]}
-    records = PAIR if kind == "published" else X
+    records = {"published": PAIR, "private bounds": MANY}.get(kind, X)
     return dpkv.release(records, **asked, workspace=workspace, release_id="mine").record, workspace
 
 
@@ -98,8 +99,9 @@ def test_every_k_and_eps_passes(mechanism: str) -> None:
     for k in range(1, 12):
         for eps in ("0.1", "0.7", "1", "3", "1000"):
             asked: dict[str, Any] = {"k": k, "eps": eps, "mechanism": mechanism}
-            for bounds in ((-1, 1), "private"):
-                record = dpkv.simulate(X, **asked, bounds=bounds, seed=0).record
+            for bounds, records in (((-1, 1), X), ("private", MANY)):
+                asked["bounds_share"] = 0.5
+                record = dpkv.simulate(records, **asked, bounds=bounds, seed=0).record
                 wrong += [(k, eps, bounds, check.detail) for check in failed(verify(record))]
     assert wrong == []
 
@@ -109,7 +111,7 @@ def test_without_a_ledger_it_says_that_it_was_not_checked(tmp_path: Path) -> Non
     for workspace in (None, tmp_path, tmp_path / "nowhere"):
         checks = verify(record, workspace=workspace)
         assert not failed(checks)
-        assert names(checks, None) == ["ledger", "kept copy", "signature"]
+        assert names(checks, None) == ["ledger", "kept copy", "signature", "vouched for"]
         (ledger,) = (check for check in checks if check.name == "ledger")
         assert "no ledger here" in ledger.detail
     assert not (tmp_path / "ledger.sqlite").exists()
@@ -157,6 +159,8 @@ def other_values(value: Any) -> list[Any]:
 
 
 NEEDS_THE_LEDGER = {
+    "bounds.ledger.digest",
+    "bounds.ledger.number",
     "created",
     "dpkv_version",
     "ledger.digest",
@@ -282,6 +286,20 @@ NOTICED: dict[str, tuple[str, Path_, Any, str, str]] = {
     "grid": ("kvariates", ("grid", "steps", 0), 1e-9, "bounds and grid", "the grid is another"),
     "bits": ("kvariates", ("plan", "grid_bits"), 12, "bounds and grid", "the grid is another"),
     "share": ("private bounds", ("plan", "bounds_share"), 0.01, "bounds and grid", "own noise"),
+    "bounds' charge": (
+        "private bounds",
+        ("bounds", "ledger", "charged"),
+        "0.05",
+        "ledger",
+        "charge is misstated",
+    ),
+    "bounds' charge hidden": (
+        "private bounds",
+        ("bounds", "ledger"),
+        None,
+        "ledger",
+        "a charge of their own",
+    ),
     "eps~": ("published", ("plan", "eps_tilde"), 1.0, "mechanism", "mechanism is not what"),
     "gamma": ("kvariates", ("plan", "gamma"), 0.2, "mechanism", "is not what the plan is calib"),
     "randomness": ("kvariates", ("randomness",), "a die", "mechanism", "randomness is misstated"),
@@ -401,10 +419,16 @@ def test_a_ledger_that_is_none_is_found(beside: tuple[ReleaseRecord, Path]) -> N
 
 def test_a_ledger_begun_anew_is_found(beside: tuple[ReleaseRecord, Path]) -> None:
     record, workspace = beside
+    releases = workspace / "releases"
     Ledger(workspace).path.unlink()
+    releases.rename(workspace / "taken")
     dpkv.release(X, k=3, eps=1.0, bounds=(-1, 1), workspace=workspace, release_id="other")
     found = the_ledger(record, workspace)
     assert found.passed is False and found.detail == "the ledger's entry is another one"
+    for kept in (workspace / "taken").iterdir():
+        kept.rename(releases / kept.name)
+    found = the_ledger(record, workspace)
+    assert found.passed is False and "lacks entry 1 as the kept release" in found.detail
 
 
 def test_an_altered_kept_copy_is_found(beside: tuple[ReleaseRecord, Path]) -> None:

@@ -6,17 +6,10 @@ import os
 import stat
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from dpkv.errors import UsageError
-from dpkv.workspace import (
-    array_fingerprint,
-    file_fingerprint,
-    private_folder,
-    write_atomically,
-    write_once,
-)
+from dpkv.workspace import private_folder, write_atomically, write_once
 
 
 def mode(path: Path) -> int:
@@ -60,17 +53,6 @@ def test_a_dangling_gitignore_creates_nothing_elsewhere(tmp_path: Path) -> None:
     assert not (tmp_path / "victim").exists()
 
 
-def test_a_fingerprint_depends_on_values_and_key(tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    values = np.arange(6.0).reshape(3, 2)
-    first = array_fingerprint(values, here)
-    assert first == array_fingerprint(values.astype(np.float32), here)
-    assert first != array_fingerprint(values + 1e-12, here)
-    assert first != array_fingerprint(values.reshape(2, 3), here)
-    assert first != array_fingerprint(values, there)
-    assert mode(here / "keys" / "fingerprint.key") == 0o600
-
-
 def test_an_interrupted_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,18 +67,6 @@ def test_an_interrupted_write_leaves_the_old_file(
         write_atomically(path, "new")
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_files_fingerprint_is_of_its_bytes_and_the_key(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
-    one.write_bytes(b"a\n1\n")
-    two.write_bytes(b"a\n1\n")
-    here, there = tmp_path / "here", tmp_path / "there"
-    first = file_fingerprint(one, here)
-    assert first == file_fingerprint(two, here), "a copy is the same table"
-    assert first != file_fingerprint(one, there), "another workspace, another key"
-    two.write_bytes(b"a\n2\n")
-    assert first != file_fingerprint(two, here)
 
 
 def test_what_is_written_once_stays(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from dpkv.audits.report.centers import centers_section
 from dpkv.audits.report.numbers import count, counts, exact, lower
 from dpkv.audits.report.privacy import privacy_section
 from dpkv.audits.report.utility import rivals_section, utility_section
-from dpkv.audits.results import Audit, Subject, Verdict
+from dpkv.audits.results import Audit, Subject, Verdict, vouched_words
 
 _RELATIONS = {
     "replace-one": "one record is replaced by any other; the number of records is public",
@@ -119,9 +119,12 @@ def _banners(audit: Audit) -> tuple[Banner, ...]:
 
 def _verdict(audit: Audit) -> VerdictCard:
     verdict, subject = audit.verdict, audit.subject
+    who = subject.vouched_by
+    vouched = [] if who is None else [("Record vouched for", vouched_words(who))]
     facts = (
         ("Released", _released(subject)),
-        ("Guarantee" if verdict.holds else "Claimed guarantee, not upheld", subject.statement),
+        *vouched,
+        (_promise(audit), subject.statement),
         ("Neighbours", _relation(subject.neighbours)),
         ("Mechanism", subject.title),
         ("Bounds", _BOUNDS[subject.bounds]),
@@ -129,13 +132,26 @@ def _verdict(audit: Audit) -> VerdictCard:
     )
     return VerdictCard(
         holds=verdict.holds,
-        status="No violation found" if verdict.holds else "Violation found",
+        status=_status(audit),
         headline=verdict.headline,
         reasons=verdict.reasons,
         gauge=_gauge(verdict),
         facts=facts,
         assumptions=subject.assumptions,
     )
+
+
+def _status(audit: Audit) -> str:
+    if not audit.verdict.holds:
+        return "Violation found"
+    unvouched = "; nobody vouches for the record" if audit.subject.vouched_by == () else ""
+    return f"No violation found{unvouched}"
+
+
+def _promise(audit: Audit) -> str:
+    if not audit.verdict.holds:
+        return "Claimed guarantee, not upheld"
+    return "Claimed guarantee" if audit.subject.vouched_by == () else "Guarantee"
 
 
 def _utility(audit: Audit) -> str:

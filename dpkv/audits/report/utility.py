@@ -29,6 +29,10 @@ _WHAT = (
     "of the paper): above 1, k-variates++ is the better. Intervals are in brackets, rounded "
     "outward."
 )
+NOT_TO_CHOOSE_BY = (
+    "Accuracy depends on the records: no guarantee covers a k, mechanism, gamma or columns that "
+    "were chosen by it. A synopsis can be clustered with any k, for nothing"
+)
 _FAILED, _PARTLY = "failed", "†"
 
 
@@ -37,7 +41,8 @@ def utility_section(audit: Audit) -> Section:
     title = "Utility"
     if not audit.utility:
         return Section("utility", title, (Text(_LEFT_OUT[audit.visibility]),))
-    blocks: list[Block] = [Text(_WHAT), Text(_runs(audit.utility))]
+    what = f"{_WHAT} {NOT_TO_CHOOSE_BY}."
+    blocks: list[Block] = [Text(what), Text(_runs(audit.utility))]
     for index, (eps, rows) in enumerate(by_eps(audit.utility), start=1):
         blocks.extend(_comparison(eps, rows, index))
     blocks.extend(_failures(audit.utility))

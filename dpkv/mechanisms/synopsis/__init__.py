@@ -1,8 +1,5 @@
 """Private synopses: cells that adapt to the records, at a price that is proved, clustered for free.
 
-``certificate``  what the tree of cells costs, for discrete noise
-``tree``         the cells, grown in compiled passes on the integer grid
-``projection``   the public map to few dimensions, for many columns
 ``cells``        noisy counts and places, and the weighted points made of them
 ``clustering``   sk-means++ and Lloyd's iterations on these, with restarts and swaps
 ``refine``       private Lloyd steps on the records

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpkv.kernels import Float64s, Integers, compiled
-from dpkv.mechanisms.synopsis.passes import UNIT
-from dpkv.mechanisms.synopsis.projection import PublicMap
-from dpkv.mechanisms.synopsis.tree import LEAF, Tree
+from dpkv.records.questions import PLACE_UNIT, PublicMap, Tree
+from dpkv.records.questions.tree import LEAF
 
 _PRIOR_PLACE = 0.25  # variance of a leaf's mean about its middle, in half sides squared
 _CRUMB = 1e-6
@@ -31,7 +30,7 @@ class PrivateCells:
     counts: Integers
     """Of the leaves, in order; may be negative."""
     offsets: Integers | None
-    """Of the leaves: the noisy sum of places, ``UNIT`` being half a side."""
+    """Of the leaves: the noisy sum of places, ``PLACE_UNIT`` being half a side."""
     count_scale: float
     offset_scale: float
 
@@ -81,9 +80,9 @@ def _leaf_points(cells: PrivateCells) -> tuple[Float64s, Float64s]:
         return middle, (half * half).sum(axis=1) / 3.0
     least = math.sqrt(2.0) * cells.count_scale
     counts = np.maximum(cells.counts, least)[:, np.newaxis]
-    noise = 2.0 * (cells.offset_scale / UNIT / counts) ** 2
+    noise = 2.0 * (cells.offset_scale / PLACE_UNIT / counts) ** 2
     trust = _PRIOR_PLACE / (_PRIOR_PLACE + noise)
-    place = np.clip(trust * cells.offsets / UNIT / counts, -1.0, 1.0)
+    place = np.clip(trust * cells.offsets / PLACE_UNIT / counts, -1.0, 1.0)
     return middle + half * place, (half * half * trust * noise).sum(axis=1)
 
 

@@ -7,61 +7,76 @@
     clustering           sk-means++, Lloyd, swaps              free
     Lloyd steps          on the records, noisy                 norm_scale, sum_scale, n_steps
 
-Proof "synopsis". The parts are composed one after another, each with what was released before in
-hand, and their prices add up. With changed = 1 for add/remove and 2 for replace-one:
-
-- The number of records changes by 1 under add/remove: 1 / root_scale. Under replace-one it is
-  public and nothing is spent on it.
-- The tree costs what ``certificate.py`` proves. How deep its public first levels go, and the
-  threshold, are decided by the number of records, noisy or public.
-- A record is in one leaf. Counts change by ``changed`` in L1: changed / count_scale.
-- A record's place in its leaf has L1 norm at most ``reach``, whatever the leaf (rounded toward
-  zero). Under replace-one two leaves change by that, or one by twice that: changed reach over the
-  noise of scale mean_scale times reach, which is changed / mean_scale.
-- A Lloyd step costs what ``refine.py`` proves.
-- The map to cells depends on public numbers alone. Thresholds, mass handed down, seeding, swaps,
-  radii and blending use what is released already.
-
-Counts, sums and scores are integers, every sum is exact whatever the order of the records, and all
-noise is discrete: no probability passes through a float. Under add/remove nothing else depends on
-the number of records.
+Proof "synopsis". Every part is a question whose file has its proof (``records/questions``). They
+are asked one after another, each with what was answered before in hand, and their prices add up.
+How deep the public first levels of the tree go, and the threshold, are decided by the number of
+records, noisy or public. The map to cells depends on public numbers alone. Thresholds, mass handed
+down, seeding, swaps, radii and blending use what was answered already. Under add/remove nothing
+else depends on the number of records.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dpkv.calibration.concentrated import largest_rho, smallest_gaussian_scale
+from dpkv.accounting import Neighbours, Step
+from dpkv.accounting.exact import float_below, upward
+from dpkv.accounting.split import Split
+from dpkv.accounting.zcdp import largest_rho, smallest_gaussian_scale
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Integers, assign_nearest
+from dpkv.kernels import Float64s, assign_nearest
 from dpkv.mechanisms.mechanism import (
     RECORDS,
+    AuditPart,
     Mechanism,
-    Neighbours,
     Noise,
+    Outcome,
     Proof,
-    Step,
-    gaussian_step,
-    laplace_step,
+    Terms,
+    members,
 )
-from dpkv.mechanisms.split import Split
 from dpkv.mechanisms.synopsis import refine
 from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints, weighted_points
-from dpkv.mechanisms.synopsis.certificate import TreeTest, calibrated_test
 from dpkv.mechanisms.synopsis.clustering import cluster
-from dpkv.mechanisms.synopsis.passes import UNIT
-from dpkv.mechanisms.synopsis.projection import PublicMap, public_map
 from dpkv.mechanisms.synopsis.settings import Layout, cell_dimensions, layout
-from dpkv.mechanisms.synopsis.tree import first_levels, grow
-from dpkv.noise import Entropy, smallest_scale
-from dpkv.validation import float_below, non_negative_finite, positive_finite, whole_number
+from dpkv.noise import smallest_scale
+from dpkv.records.questions import (
+    PLACE_UNIT,
+    Ask,
+    CellCounts,
+    CellPlaces,
+    CellSplits,
+    Clusters,
+    RecordCount,
+    TreeTest,
+    calibrated_test,
+    cells_step,
+    count_step,
+    first_levels,
+    norms_step,
+    places_step,
+    public_map,
+    residuals_step,
+    scale_for,
+    tree_step,
+)
+from dpkv.validation import (
+    LARGEST_WHOLE,
+    MOST_ITERATIONS,
+    non_negative_finite,
+    positive_finite,
+    whole_number,
+)
 
+_STANDS_OUT = 2.0  # scales of a count's noise
+_CUT = 0.125  # of the domain: the radius that residuals are cut to, for predictions
 _CELLS_A_CLUSTER, _LEAVES_A_CLUSTER = 6, 16
 _MEAN_THRESHOLD = 10.0  # scales of a place's noise: leaves with fewer records have no use for it
 _LARGEST_PRODUCT = 2**62  # of two norms: beyond it int64 would overflow
@@ -98,6 +113,10 @@ class Synopsis(Mechanism):
 
     name: ClassVar[str] = "synopsis"
     title: ClassVar[str] = "private synopsis: adaptive cells, sk-means++, private Lloyd steps"
+    why: ClassVar[str] = "cells, counts and Lloyd steps add up, the tree by a certified sum"
+    uses_delta: ClassVar[bool] = True
+    makes_synopsis: ClassVar[bool] = True
+    preference: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,14 +131,26 @@ class Synopsis(Mechanism):
             positive_finite(name, getattr(self, name))
         if self.mean_scale is not None:
             positive_finite("mean_scale", self.mean_scale)
-        whole_number("n_steps", self.n_steps, at_least=1)
-        whole_number("threshold", self.threshold, at_least=0)
+        most_dimensions = self.grid.n_features
+        whole_number("n_steps", self.n_steps, at_least=1, at_most=MOST_ITERATIONS)
+        whole_number("threshold", self.threshold, at_least=0, at_most=LARGEST_WHOLE)
         if self.most_threshold is not None:
-            whole_number("most_threshold", self.most_threshold, at_least=0)
-        whole_number("first_cell", self.first_cell, at_least=1)
-        whole_number("least_cell", self.least_cell, at_least=1)
-        whole_number("n_dimensions", self.n_dimensions, at_least=1)
+            whole_number("most_threshold", self.most_threshold, at_least=0, at_most=LARGEST_WHOLE)
+        whole_number("first_cell", self.first_cell, at_least=1, at_most=LARGEST_WHOLE)
+        whole_number("least_cell", self.least_cell, at_least=1, at_most=LARGEST_WHOLE)
+        whole_number("n_dimensions", self.n_dimensions, at_least=1, at_most=most_dimensions)
         non_negative_finite("delta_spent", self.delta_spent)
+
+    @classmethod
+    def for_terms(cls, terms: Terms) -> Synopsis:
+        """Return the mechanism that costs at most eps, and delta where that helps."""
+        return cls.calibrated(
+            terms.eps,
+            n_clusters=terms.n_clusters,
+            grid=terms.grid,
+            neighbours=terms.neighbours,
+            delta=terms.delta,
+        )
 
     @classmethod
     def calibrated(
@@ -201,23 +232,21 @@ class Synopsis(Mechanism):
             stretch=shape.stretch,
         )
 
-    def steps(self) -> tuple[Step, ...]:
-        """Return the parts in the order in which they are run."""
-        changed = self.neighbours.changed_records
-        parts = [Step("tree of cells", self.test.cost(self.neighbours))]
+    def schedule(self) -> Iterator[Step]:
+        """Return the parts in the order in which they are asked for."""
         if self.root_scale is not None:
-            parts.insert(0, laplace_step("number of records", 1, self.root_scale))
-        parts.append(laplace_step("counts of the cells", changed, self.count_scale))
+            yield count_step(self.root_scale, self.neighbours)
+        yield tree_step(self.test, self.neighbours)
+        yield cells_step(self.count_scale, self.neighbours)
         if self.mean_scale is not None:
-            parts.append(laplace_step("places in the cells", changed, self.mean_scale))
-        norms = "a Lloyd step: histograms of residual norms"
-        parts.append(laplace_step(norms, changed, self.norm_scale, self.n_steps))
-        sums = "a Lloyd step: sums of residuals"
-        if self.delta_spent > 0:
-            parts.append(gaussian_step(sums, changed**2, self.sum_scale, self.n_steps))
-        else:
-            parts.append(laplace_step(sums, changed, self.sum_scale, self.n_steps))
-        return tuple(parts)
+            yield places_step(self.mean_scale, self.neighbours)
+        for _ in range(self.n_steps):
+            yield from self.lloyd_schedule()
+
+    def lloyd_schedule(self) -> Iterator[Step]:
+        """Return the parts of one Lloyd step."""
+        yield norms_step(self.norm_scale, self.neighbours)
+        yield residuals_step(self.sum_scale, self.neighbours, gaussian=self.delta_spent > 0)
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of every part."""
@@ -247,49 +276,61 @@ class Synopsis(Mechanism):
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
+    def _predicted_error(self, n_records: int) -> float:
+        """Clusters that stand out of the noise of the cells are found.
+
+        Their centers move by the noise of a sum, cut to an eighth of the domain.
+        """
+        size = members(n_records, self.n_clusters)
+        half = max(1.0, self.grid.diam1 / max(1, self.grid.n_features) / 2.0)
+        radius = _CUT * self.grid.n_features * 2.0
+        unseen = _STANDS_OUT * self.count_scale / size
+        return (self._noise_share(size) * half * radius) ** 2 + unseen**2
+
+    def audit_parts(self, times: float) -> tuple[AuditPart, ...]:
+        """Return the tree, the counts, the places and a Lloyd step."""
+        from dpkv.mechanisms.synopsis.parts import parts_of  # noqa: PLC0415 (it needs this module)
+
+        return parts_of(self, times)
+
     # -- running -----------------------------------------------------------------------------------
 
-    def _run(self, points: Integers, entropy: Entropy) -> Integers:
-        return self._run_with_cells(points, entropy)[0]
-
-    def run_with_cells(self, points: Integers, entropy: Entropy) -> tuple[Integers, PrivateCells]:
-        """Return the centers, and the private cells they came from, at the price of the centers."""
-        self._check_points(points)
-        return self._run_with_cells(points, entropy)
-
-    def _run_with_cells(self, points: Integers, entropy: Entropy) -> tuple[Integers, PrivateCells]:
-        cells, mapped = self.private_cells(points, entropy)
-        space = cells.space
+    def run(self, ask: Ask) -> Outcome:
+        """Ask for cells, cluster them, and move the centers by private Lloyd steps."""
+        cells = self.private_cells(ask)
         found = weighted_points(cells, self.n_clusters)
-        heads = cluster(found, self.n_clusters, entropy.generator())
+        heads = cluster(found, self.n_clusters, ask.coins)
         estimate = opening_estimate(found, heads, cells, self.grid)
         for step in range(self.n_steps):
-            if step == 0 and space.matrix is not None:
-                labels = refine.labels_of(mapped, np.rint(heads).astype(np.int64))
+            if step == 0 and cells.space.matrix is not None:
+                clusters = Clusters(np.rint(heads).astype(np.int64), cells.space)
             else:
-                labels = refine.labels_of(points, estimate.centers)
-            estimate = self.lloyd_step(points, labels, estimate, entropy)
-        return estimate.centers, cells
+                clusters = Clusters(estimate.centers)
+            estimate = self.lloyd_step(ask, clusters, estimate)
+        return Outcome(estimate.centers, cells)
 
-    def private_cells(self, points: Integers, entropy: Entropy) -> tuple[PrivateCells, Integers]:
-        """Return the private cells, and the records mapped to where cells are (which stay)."""
-        n_records = self._number_of(points, entropy)
+    def private_cells(self, ask: Ask) -> PrivateCells:
+        """Return the private cells."""
+        n_records = self._number_of(ask)
         space = public_map(self.grid, self.n_dimensions)
-        mapped = space.apply(points)
-        return self._cells(mapped, space, n_records, entropy), mapped
+        untested = first_levels(self._first_cells(n_records))
+        tree = ask(CellSplits(space, self.test, untested, self._threshold_for(n_records)))
+        counts = ask(CellCounts(space, tree, self.count_scale))
+        places = None
+        if self.mean_scale is not None:
+            places = ask(CellPlaces(space, tree, self._reach, self.mean_scale))
+        return PrivateCells(space, tree, counts, places, *self.cell_scales)
 
-    def lloyd_step(
-        self, points: Integers, labels: Integers, before: refine.Estimate, entropy: Entropy
-    ) -> refine.Estimate:
+    def lloyd_step(self, ask: Ask, clusters: Clusters, before: refine.Estimate) -> refine.Estimate:
         """Return the centers after one private Lloyd step."""
-        return refine.lloyd_step(points, labels, before, self.step_noise, self.grid, entropy)
+        return refine.lloyd_step(ask, clusters, before, self.step_noise, self.grid)
 
-    def _number_of(self, points: Integers, entropy: Entropy) -> float:
+    def _number_of(self, ask: Ask) -> float:
         """Return the number of records where that is public, and a noisy one where it is not."""
-        if self.root_scale is None:
-            return float(len(points))
-        noisy = entropy.add_laplace(np.asarray([len(points)]), self.root_scale)
-        return max(1.0, float(noisy[0]))
+        if self.root_scale is not None:
+            return max(1.0, float(ask(RecordCount(self.root_scale))[0]))
+        assert ask.public_size is not None
+        return float(ask.public_size)
 
     def _first_cells(self, n_records: float) -> float:
         """Return how many cells the public first grid is to have for about so many records."""
@@ -303,34 +344,17 @@ class Synopsis(Mechanism):
         share = math.floor(n_records / (_LEAVES_A_CLUSTER * self.n_clusters))
         return max(self.threshold, min(self.most_threshold, share))
 
-    def _cells(
-        self, mapped: Integers, space: PublicMap, n_records: float, entropy: Entropy
-    ) -> PrivateCells:
-        grown = grow(
-            mapped,
-            space,
-            self.test,
-            untested=first_levels(self._first_cells(n_records)),
-            threshold=self._threshold_for(n_records),
-            entropy=entropy,
-        )
-        counts = entropy.add_laplace(grown.leaf_counts(), self.count_scale)
-        offsets = None
-        if self.mean_scale is not None:
-            offsets = entropy.add_laplace(grown.leaf_offsets(self._reach), self.cell_scales[1])
-        return PrivateCells(space, grown.tree, counts, offsets, *self.cell_scales)
-
     @property
     def _reach(self) -> int:
         """The L1 norm that places in a cell are cut to."""
-        return int(_MEAN_REACH * UNIT) * self.n_dimensions
+        return int(_MEAN_REACH * PLACE_UNIT) * self.n_dimensions
 
     @property
     def cell_scales(self) -> tuple[float, float]:
         """The noise of a cell's count, and of its places (0 where there are none)."""
         if self.mean_scale is None:
             return self.count_scale, 0.0
-        return self.count_scale, refine.scale_for(self.mean_scale, self._reach)
+        return self.count_scale, scale_for(self.mean_scale, self._reach)
 
 
 def opening_estimate(
@@ -422,7 +446,7 @@ def _sum_noise(
 
 def _with_few_digits(scale: float) -> float:
     """Return a scale rounded up: what was searched for in floats is the same on every machine."""
-    return float(Context(prec=10, rounding=ROUND_CEILING).create_decimal(Decimal(scale)))
+    return float(upward(10).create_decimal(Decimal(scale)))
 
 
 def _whole(value: float) -> int:

@@ -11,33 +11,22 @@ A step labels every record by its nearest center, in exact integer distance. The
 4. it moves every center by its noisy mean residual, weighted against what was known before by
    inverse variance.
 
-Proof. Fix the centers; a record's cluster and residual are then functions of the record alone. It
-is in one bin of one cluster, so all histograms together change by 1 in L1 where it is added or
-removed, and by 2 where it is replaced. Fix the radii, which are paid for. A record adds to the sum
-of its cluster j a vector of L1 norm at most r_j: rounding toward zero keeps it there. Divided by
-r_j, all sums together change by at most 1 in L1 where it is added or removed, and by at most 2
-where it is replaced, within a cluster or across two. Noise of scale ``sum_scale`` r_j on the
-entries of cluster j is noise of scale ``sum_scale`` on the quotients. So a step costs changed /
-norm_scale + changed / sum_scale, with changed = 1 or 2. With Gaussian noise norms are L2, and the
-squared change is at most 1 or 4: a replacement within a cluster moves its quotient by up to 2, and
-one across two clusters by sqrt(2). All else is post-processing."""
+Counts of norms and sums of residuals are two questions (``records/questions/residuals.py`` has the
+proof); all else is post-processing.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 import numpy as np
 
-from dpkv import kernels
 from dpkv.grid import Grid
 from dpkv.kernels import Float64s, Integers
-from dpkv.mechanisms.synopsis.passes import nearest_labels, norm_histograms, residual_sums
-from dpkv.noise import Entropy
+from dpkv.records.questions import Ask, Clusters, NormHistograms, ResidualSums
 
 BINS = 16
-_PARTS = 16  # fixed, so that memory does not depend on the number of threads
 _OWN_HISTOGRAM = 20.0  # standard deviations of a bin from which on a cluster has a histogram itself
 _LEFT = 0.05  # of the variance, for what the model of it leaves out
 _COUNT_DRIFT = 0.1  # of a count: clusters change between the synopsis and the step
@@ -83,70 +72,42 @@ def bin_edges(grid: Grid, *, squared: bool) -> Integers:
     return np.asarray(edges[::-1], dtype=np.int64)
 
 
-def labels_of(points: Integers, centers: Integers) -> Integers:
-    """Return the nearest center of every record, exactly."""
-    labels = np.empty(len(points), np.int32)
-    by_feature = np.ascontiguousarray(centers.T, dtype=np.int64)
-    work = points.size * len(centers)
-    kernels.over_blocks(nearest_labels, _PARTS, work, points, by_feature, labels, _PARTS)
-    return labels
-
-
 def lloyd_step(
-    points: Integers,
-    labels: Integers,
-    before: Estimate,
-    noise: StepNoise,
-    grid: Grid,
-    entropy: Entropy,
+    ask: Ask, clusters: Clusters, before: Estimate, noise: StepNoise, grid: Grid
 ) -> Estimate:
     """Return the centers after one private step."""
     edges = bin_edges(grid, squared=noise.gaussian)
-    histogram = noisy_histogram(points, labels, before.centers, edges, noise, entropy)
+    histogram = ask(
+        NormHistograms(clusters, before.centers, edges, noise.gaussian, noise.norm_scale)
+    )
     counts, count_variance = _combined(histogram, before, noise)
     known = replace(before, counts=counts, count_variance=count_variance)
     columns = grid.n_features if noise.gaussian else grid.n_features**2  # of norm^2 a column
     radii, pulled = chosen_radii(histogram, counts, edges, noise, before.variance, columns)
-    return moved_centers(points, labels, known, radii, pulled, noise, grid, entropy)
+    return moved_centers(ask, clusters, known, radii, pulled, noise, grid)
 
 
 def moved_centers(
-    points: Integers,
-    labels: Integers,
+    ask: Ask,
+    clusters: Clusters,
     before: Estimate,
     radii: Integers,
     pulled: Float64s,
     noise: StepNoise,
     grid: Grid,
-    entropy: Entropy,
 ) -> Estimate:
     """Return the centers moved by their noisy mean residuals; ``radii`` must be private already.
 
     ``pulled`` is the squared error a column that cutting residuals may have caused.
     """
     counts = before.counts
-    sums = _noisy_sums(points, labels, before.centers, radii, noise, entropy)
+    sums = ask(ResidualSums(clusters, before.centers, radii, noise.gaussian, noise.sum_scale))
     of_noise = (noise.sum_sd() * radii / counts) ** 2 + pulled
     trust = before.variance / (before.variance + of_noise)
     moved = before.centers + (noise.stretch * trust / counts)[:, np.newaxis] * sums
     left = np.maximum(trust * of_noise + _LEFT * before.variance, _LEAST_VARIANCE)
     centers = grid.clip(np.rint(moved).astype(np.int64))
     return replace(before, centers=centers, variance=left)
-
-
-def noisy_histogram(
-    points: Integers,
-    labels: Integers,
-    centers: Integers,
-    edges: Integers,
-    noise: StepNoise,
-    entropy: Entropy,
-) -> Integers:
-    """Return how many residuals of every cluster are in every bin of norms, noisy."""
-    counts = np.zeros((_PARTS, len(centers), len(edges)), np.int64)
-    arrays = points, labels, centers, edges, noise.gaussian, counts
-    kernels.over_blocks(norm_histograms, _PARTS, points.size, *arrays, _PARTS)
-    return entropy.add_laplace(counts.sum(axis=0), noise.norm_scale)
 
 
 def _combined(histogram: Integers, before: Estimate, noise: StepNoise) -> tuple[Float64s, Float64s]:
@@ -191,30 +152,3 @@ def _without_noise(histogram: Integers, sd: float) -> Float64s:
     """Return bins that stand out of their noise; all alike where none does."""
     found = np.where(histogram > 2.0 * sd, histogram, 0).astype(np.float64)
     return found if found.any() else np.ones(len(histogram))
-
-
-def _noisy_sums(
-    points: Integers,
-    labels: Integers,
-    centers: Integers,
-    radii: Integers,
-    noise: StepNoise,
-    entropy: Entropy,
-) -> Integers:
-    sums = np.zeros((_PARTS, *centers.shape), np.int64)
-    arrays = points, labels, centers, radii, noise.gaussian, sums
-    kernels.over_blocks(residual_sums, _PARTS, points.size, *arrays, _PARTS)
-    exact, noisy = sums.sum(axis=0), np.empty(centers.shape, np.int64)
-    add = entropy.add_gaussian if noise.gaussian else entropy.add_laplace
-    for radius in np.unique(radii):
-        own = radii == radius
-        noisy[own] = add(exact[own], scale_for(noise.sum_scale, int(radius)))
-    return noisy
-
-
-def scale_for(scale: float, radius: int) -> float:
-    """Return the least float that is not below ``scale`` times ``radius``."""
-    product = scale * radius
-    while Fraction(product) < Fraction(scale) * radius:
-        product = math.nextafter(product, math.inf)
-    return product

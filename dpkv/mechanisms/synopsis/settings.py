@@ -67,6 +67,10 @@ def layout(n_features: int) -> Layout:
     )  # fmt: skip
 
 
+MOST_CELL_DIMENSIONS = max(_MANY, _PROJECTED)
+"""No synopsis has cells of more."""
+
+
 def cell_dimensions(n_features: int) -> int:
     """Return how many dimensions cells have."""
     return n_features if n_features <= _MANY else _PROJECTED

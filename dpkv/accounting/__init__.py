@@ -1,0 +1,6 @@
+"""Prices and nothing else: what a step costs, for which relation, and what steps cost together."""
+
+from dpkv.accounting.relation import Neighbours, as_neighbours
+from dpkv.accounting.steps import Step, cost_of, gaussian_step, laplace_step
+
+__all__ = ["Neighbours", "Step", "as_neighbours", "cost_of", "gaussian_step", "laplace_step"]

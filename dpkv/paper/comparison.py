@@ -1,0 +1,244 @@
+"""Table `tcomp`, row by row: formulas, and their values for whatever numbers are known."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dpkv.seeding import potential_bounds as bounds
+
+Formula = Callable[..., float]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The numbers the formulas ask for; None where unknown."""
+
+    n_clusters: int | None = None
+    n_records: int | None = None
+    n_features: int | None = None
+    n_nodes: int | None = None
+    smallest_node: int | None = None
+    optimum: float | None = None
+    single_potential: float | None = None
+    node_spread: float | None = None
+    probe_spread: float | None = None
+    variance: float | None = None
+    stretching: float | None = None
+    varsigma: float | None = None
+    oversampling: float | None = None
+    coreset_eps: float | None = None
+    eps: float | None = None
+    radius: float | None = None
+    separability: float | None = None
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """The numbers that are not None."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One formula: as written, as computed, and whether it is only an order of magnitude."""
+
+    text: str
+    formula: Formula | None = None
+    order: bool = False
+
+    def missing(self, facts: Facts) -> tuple[str, ...]:
+        """Return the numbers that are needed and not known."""
+        return tuple(name for name in self._needs() if name not in facts.known)
+
+    def value(self, facts: Facts) -> float | None:
+        """Return the number, or None for words and where something is missing."""
+        if self.formula is None or self.missing(facts):
+            return None
+        try:
+            return self.formula(**{name: facts.known[name] for name in self._needs()})
+        except OverflowError:
+            return math.inf
+
+    def _needs(self) -> Mapping[str, Any]:
+        return {} if self.formula is None else inspect.signature(self.formula).parameters
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A theorem's bound on the expected potential."""
+
+    algorithm: str
+    theorem: str
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A row of Table `tcomp`."""
+
+    label: str
+    rival: str
+    compared: str
+    theirs: Entry
+    ours: Entry
+
+    @property
+    def reference(self) -> str:
+        """Whose algorithm the rival is."""
+        return _REFERENCES[self.rival]
+
+
+BOUNDS = (
+    Bound("k-means++", "thmain", Entry("(2+log k) 8 phi_opt", bounds.kmeans_plusplus_bound)),
+    Bound(
+        "dk-means++, protected",
+        "thDKM",
+        Entry("(2+log k) (10 phi_opt + 6 phi_s^F)", bounds.protected_bound),
+    ),
+    Bound(
+        "dk-means++, private",
+        "thDKM",
+        Entry("(2+log k) (10 phi_opt + 4 phi_s^F + 2 phi_var)", bounds.private_bound),
+    ),
+    Bound(
+        "sk-means++, as proved",
+        "thSKM",
+        Entry("(2+log k) ((10+4 eta) phi_opt + 4 phi_s^probe)", bounds.streaming_bound),
+    ),
+    Bound(
+        "sk-means++, as printed",
+        "thSKM",
+        Entry("(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", bounds.printed_streaming_bound),
+    ),
+    Bound(
+        "ok-means++",
+        "thOKM",
+        Entry("(2+log k) (4 + 32/varsigma^2) phi_opt", bounds.online_bound),
+    ),
+)
+"""The bounds that follow from `thmain`."""
+
+_DK_MESSAGES = Entry("O(n^2 k)", bounds.dk_communication, order=True)
+_DK_POINTS = Entry("k", bounds.dk_points_shared)
+_DK_BOUND = Entry("(2+log k) (10 phi_opt + 6 phi_s^F)", bounds.protected_bound)
+_KV_BOUND = Entry(
+    "O(log k (phi_opt + m R^2/(eps + log m)^2))", bounds.kvariates_approximation, order=True
+)
+_NONE = Entry("none")
+_PARALLEL, _CORESETS, _SHARP = "k-means||", "coresets", "k-means#"
+_ONLINE, _AGGREGATE, _SUBSPACE = "on-line k-means", "sample-aggregate", "subspaces"
+_REFERENCES = {
+    _PARALLEL: "Bahmani, Moseley, Vattani, Kumar and Vassilvitskii 2012",
+    _CORESETS: "Balcan, Ehrlich and Liang 2013",
+    _SHARP: "Ailon, Jaiswal and Monteleoni 2009",
+    _ONLINE: "Liberty, Sriharsha and Sviridenko 2014",
+    _AGGREGATE: "Nissim, Raskhodnikova and Smith 2007",
+    _SUBSPACE: "Wang, Wang and Singh 2015",
+}
+_APPROXIMATION = "approximation bound"
+
+COMPARISONS = (
+    Comparison(
+        "1",
+        _PARALLEL,
+        "communication",
+        Entry("O(n^2 l log phi_1)", bounds.parallel_communication, order=True),
+        _DK_MESSAGES,
+    ),
+    Comparison(
+        "2",
+        _PARALLEL,
+        "data to compute one centre",
+        Entry("m", bounds.parallel_records_a_center),
+        Entry("<= max_i m/m_i", bounds.dk_records_a_center),
+    ),
+    Comparison(
+        "3",
+        _PARALLEL,
+        "data points shared",
+        Entry("O(l log phi_1)", bounds.parallel_points_shared, order=True),
+        _DK_POINTS,
+    ),
+    Comparison(
+        "4",
+        _PARALLEL,
+        _APPROXIMATION,
+        Entry("O(log k phi_opt)", bounds.parallel_approximation, order=True),
+        _DK_BOUND,
+    ),
+    Comparison(
+        "I",
+        _CORESETS,
+        "communication",
+        Entry("Omega(nkd/e^4 + n^2 k log nk)", bounds.coreset_communication, order=True),
+        _DK_MESSAGES,
+    ),
+    Comparison(
+        "II",
+        _CORESETS,
+        "data points shared",
+        Entry("Omega(kd/e^4 + nk log nk)", bounds.coreset_points_shared, order=True),
+        _DK_POINTS,
+    ),
+    Comparison(
+        "III",
+        _CORESETS,
+        _APPROXIMATION,
+        Entry("(2+log k) (1+e) 8 phi_opt", bounds.coreset_approximation),
+        _DK_BOUND,
+    ),
+    Comparison("i", _SHARP, "time of the outer loop", Entry("identical"), Entry("identical")),
+    Comparison(
+        "ii",
+        _SHARP,
+        _APPROXIMATION,
+        Entry("(2+log k) (1+eta) 32 phi_opt", bounds.sharp_approximation),
+        Entry("(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", bounds.printed_streaming_bound),
+    ),
+    Comparison("a", _ONLINE, "knowledge required", Entry("a lower bound of phi_opt"), _NONE),
+    Comparison(
+        "b",
+        _ONLINE,
+        _APPROXIMATION,
+        Entry("O(log m phi_opt)", bounds.online_facility_approximation, order=True),
+        Entry("(2+log k) (4 + 32/varsigma^2) phi_opt", bounds.online_bound),
+    ),
+    Comparison("A", _AGGREGATE, "knowledge required", Entry("lambda(phi_opt)"), _NONE),
+    Comparison(
+        "B",
+        _AGGREGATE,
+        "noise sigma",
+        Entry("O(lambda k R/eps)", bounds.sample_aggregate_noise, order=True),
+        Entry("O(R/(eps + log m))", bounds.kvariates_noise, order=True),
+    ),
+    Comparison(
+        "C",
+        _AGGREGATE,
+        _APPROXIMATION,
+        Entry(
+            "O*(phi_opt + m lambda^2 k R^2/eps^2)",
+            bounds.sample_aggregate_approximation,
+            order=True,
+        ),
+        _KV_BOUND,
+    ),
+    Comparison(
+        "alpha",
+        _SUBSPACE,
+        "assumptions on phi_opt",
+        Entry("several (separability, sizes of clusters, ...)"),
+        _NONE,
+    ),
+    Comparison(
+        "beta",
+        _SUBSPACE,
+        _APPROXIMATION,
+        Entry("O*(phi_opt + k m log(m) R^2/eps^2)", bounds.subspace_approximation, order=True),
+        _KV_BOUND,
+    ),
+)
+"""The rows of Table `tcomp`, in its order."""

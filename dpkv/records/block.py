@@ -1,0 +1,50 @@
+"""A block of records: the rows that a question is evaluated on, on one machine, at one time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Found = TypeVar("Found")
+NO_WEIGHTS = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows of a table and their whole weights. Private: only questions may look at it."""
+
+    points: NDArray[Any]
+    """Points of the public grid; numbers in the user's units before there is a grid."""
+    weights: NDArray[np.int64] = field(default_factory=lambda: NO_WEIGHTS)
+    """What every row counts; empty where every row counts one."""
+    _memory: dict[str, tuple[object, Any]] = field(default_factory=dict)
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are, whatever they weigh."""
+        return len(self.points)
+
+    def total_weight(self) -> int:
+        """Return what all rows count together."""
+        return int(self.weights.sum()) if self.weights.size else self.n_rows
+
+    def recall(self, name: str, key: object, make: Callable[[], Found]) -> Found:
+        """Return what ``make`` gives, made once for questions in a row that need the same.
+
+        Only the newest of a name is kept. It could be made again from the rows and the question, so
+        nothing is lost with it.
+        """
+        known = self._memory.get(name)
+        if known is None or known[0] != key:
+            known = key, make()
+            self._memory[name] = known
+        found: Found = known[1]
+        return found
+
+    def forget(self, name: str) -> None:
+        """Drop what is kept under a name."""
+        self._memory.pop(name, None)

@@ -1,0 +1,76 @@
+"""The questions that may be asked of records: one file each, with its proof at the top.
+
+A question is public. What it is asked of is not: mechanisms import questions from here and nothing
+else of this room.
+"""
+
+from dpkv.records.questions.blocks import BlockCenters, block_centers_step
+from dpkv.records.questions.cells import (
+    PLACE_UNIT,
+    CellCounts,
+    CellPlaces,
+    cells_step,
+    places_step,
+    scale_for,
+)
+from dpkv.records.questions.certificate import TreeTest, calibrated_test
+from dpkv.records.questions.clusters import (
+    ClusterCounts,
+    ClusterSums,
+    cluster_counts_step,
+    cluster_sums_step,
+)
+from dpkv.records.questions.count import RecordCount, count_step
+from dpkv.records.questions.extremes import N_MAGNITUDES, MagnitudeHistograms, magnitude_edges
+from dpkv.records.questions.pick import NoisyPick, PickNoise, PickProof
+from dpkv.records.questions.projection import PublicMap, public_map
+from dpkv.records.questions.question import Ask, NoisySums, Question
+from dpkv.records.questions.residuals import (
+    Clusters,
+    NormHistograms,
+    ResidualSums,
+    norms_step,
+    residuals_step,
+)
+from dpkv.records.questions.splits import CellSplits, first_levels, tree_step
+from dpkv.records.questions.tree import Tree, tree_from_splits
+
+__all__ = [
+    "N_MAGNITUDES",
+    "PLACE_UNIT",
+    "Ask",
+    "BlockCenters",
+    "CellCounts",
+    "CellPlaces",
+    "CellSplits",
+    "ClusterCounts",
+    "ClusterSums",
+    "Clusters",
+    "MagnitudeHistograms",
+    "NoisyPick",
+    "NoisySums",
+    "NormHistograms",
+    "PickNoise",
+    "PickProof",
+    "PublicMap",
+    "Question",
+    "RecordCount",
+    "ResidualSums",
+    "Tree",
+    "TreeTest",
+    "block_centers_step",
+    "calibrated_test",
+    "cells_step",
+    "cluster_counts_step",
+    "cluster_sums_step",
+    "count_step",
+    "first_levels",
+    "magnitude_edges",
+    "norms_step",
+    "places_step",
+    "public_map",
+    "residuals_step",
+    "scale_for",
+    "tree_from_splits",
+    "tree_step",
+]

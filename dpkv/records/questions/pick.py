@@ -1,0 +1,177 @@
+"""One record, please: picked by its distance to the centers so far, released through noise.
+
+This is a round of Algorithm 0 on the grid, with integers throughout. Round 1 picks by weight alone.
+Later rounds pick record a with probability proportional to its weight times D_t(a) + S; where that
+is zero for all, or S is None, by weight alone. The record is released through discrete
+product-Laplace noise of scale b. On the grid P(x | a) / P(x | a') = exp((|x - a'|_1 - |x - a|_1) /
+b), so the noise has ratio rho = exp(diam1 / b), exactly.
+
+Proof "theorem-a" (``calibration/amplified.py``). S is the theorem's gamma diam2^2. A round costs
+what the theorem says of it: log(1 + (rho - 1) / m) for the first and log(1 + w (rho - 1)) for every
+later one. For replace-one neighbours, with m public.
+
+Proof "local". Given the centers so far, the distribution of the next one is a mixture of p_a over
+the records a, however they are picked. All p_a are within a factor rho of each other at every x, so
+any two mixtures are: of neighbouring tables, and of any two tables at all. A round costs log rho,
+for replace-one and for add/remove alike.
+
+"published" is no proof: the noise follows the paper's formula from figures of the data, and the
+question has no price.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Literal
+
+import numpy as np
+
+from dpkv.accounting import Neighbours, Step, laplace_step
+from dpkv.accounting.theorem_a import round_costs
+from dpkv.errors import UsageError
+from dpkv.grid import Grid
+from dpkv.kernels import Float64s, Integers
+from dpkv.noise import Entropy
+from dpkv.records.block import Block
+from dpkv.records.questions.question import Question, Records, log_tanh_half
+from dpkv.seeding.exact import ExactDistances
+
+PickProof = Literal["theorem-a", "local", "published"]
+
+
+@dataclass(frozen=True)
+class PickNoise:
+    """What all rounds of a mechanism have in common."""
+
+    grid: Grid
+    scale: float
+    """b, in grid steps."""
+    smoothing: int | None
+    """S, in squared grid steps; None picks by weight alone in every round."""
+    proof: PickProof
+    n_records: int | None = None
+    """m, which Theorem A takes as public."""
+
+    @property
+    def log_ratio(self) -> Fraction:
+        """log rho = diam1 / b: what one noisy center may cost on its own (the paper's eps~)."""
+        return Fraction(self.grid.diam1) / Fraction(self.scale or 1.0)
+
+    @property
+    def gamma(self) -> float | Fraction:
+        """The smoothing as a share of diam2^2, exactly; infinite where picks are uniform."""
+        if self.smoothing is None or self.grid.diam2_squared == 0:
+            return math.inf
+        return Fraction(self.smoothing, self.grid.diam2_squared)
+
+    def step(self, neighbours: Neighbours, *, first: bool) -> Step:
+        """Return the price of the first round, or of a later one."""
+        return _price(self, neighbours, first)
+
+
+@lru_cache(maxsize=256)
+def _price(noise: PickNoise, neighbours: Neighbours, first: bool) -> Step:
+    if noise.proof == "published":
+        return Step("one noisy centre, at noise that nothing proves", None)
+    if noise.proof == "local":
+        return laplace_step("one noisy centre", noise.grid.diam1, noise.scale)
+    if neighbours is not Neighbours.REPLACE_ONE or noise.n_records is None:
+        raise UsageError("Theorem A is for replace-one neighbours and a public number of records.")
+    opening, later = round_costs(noise.log_ratio, noise.n_records, noise.gamma)
+    if first:
+        return Step("round 1: uniform pick, one noisy centre", opening)
+    return Step("a later round: smoothed D^2 pick, one noisy centre", later)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyPick(Question):
+    """One record, picked by distance to ``centers``, through noise."""
+
+    noise: PickNoise
+    centers: Integers
+    """Those released so far, moved into the domain."""
+
+    def step(self, neighbours: Neighbours) -> Step:
+        """Return what Theorem A, or the local argument, makes this round cost."""
+        return self.noise.step(neighbours, first=not len(self.centers))
+
+    def answer(self, records: Records, entropy: Entropy) -> Integers:
+        """Return the noisy record."""
+        smoothing, totals = self._weighed(records)
+        target = entropy.below(sum(totals))
+        number = 0
+        while target >= totals[number]:
+            target -= totals[number]
+            number += 1
+        point = records.gather_one(number, partial(_found, self, target, smoothing))
+        return entropy.add_laplace(point, self.noise.scale)
+
+    def _weighed(self, records: Records) -> tuple[int | None, list[int]]:
+        """Return the smoothing that is picked with, and what every block weighs with it."""
+        smoothing = self.noise.smoothing if len(self.centers) else None
+        totals = records.gather(partial(_total, self, smoothing))
+        if smoothing is not None and sum(totals) == 0:
+            return None, records.gather(partial(_total, self, None))
+        return smoothing, totals
+
+    def log_probability(self, records: Records, answer: Integers) -> float:
+        """Return log of sum_a W(a) P(answer | a) / sum_a W(a)."""
+        smoothing, totals = self._weighed(records)
+        parts = records.gather(partial(_log_mass, self, answer, smoothing))
+        peak = max(parts)
+        if peak == -math.inf:
+            return -math.inf
+        mixture = peak + math.log(math.fsum(math.exp(part - peak) for part in parts))
+        return mixture - math.log(sum(totals))
+
+
+def _distances(question: NoisyPick, block: Block) -> ExactDistances:
+    """Return the distances to the centers, going on from those of an earlier round."""
+    grid, wanted = question.noise.grid, question.centers
+    known, distances = block.recall(
+        "distances",
+        grid.diam2_squared,
+        lambda: (
+            list[Integers](),
+            ExactDistances(block.points, grid.diam2_squared, block.weights),
+        ),
+    )
+    done = known[0] if known else wanted[:0]
+    if not np.array_equal(done, wanted[: len(done)]):
+        block.forget("distances")
+        return _distances(question, block)
+    if len(done) < len(wanted):
+        distances.add(wanted[len(done) :])
+    known[:] = [wanted]
+    return distances
+
+
+def _total(question: NoisyPick, smoothing: int | None, block: Block) -> int:
+    return _distances(question, block).total(smoothing)
+
+
+def _found(question: NoisyPick, target: int, smoothing: int | None, block: Block) -> Integers:
+    row = _distances(question, block).find(target, smoothing)
+    return np.asarray(block.points[row], dtype=np.int64)
+
+
+def _log_mass(question: NoisyPick, answer: Integers, smoothing: int | None, block: Block) -> float:
+    """Return log of the sum over a block of W(a) P(answer | a)."""
+    weights = block.weights.astype(np.float64) if block.weights.size else np.ones(block.n_rows)
+    if smoothing is not None:
+        nearest = _distances(question, block).nearest
+        weights = weights * (nearest.astype(np.float64) + float(smoothing))
+    gaps = np.abs(block.points.astype(np.int64) - answer).sum(axis=1, dtype=np.float64)
+    scale = question.noise.scale
+    some = weights > 0 if scale > 0.0 else (weights > 0) & (gaps == 0)
+    if not some.any():
+        return -math.inf
+    if scale == 0.0:
+        return math.log(math.fsum(weights[some]))
+    logs: Float64s = np.log(weights[some]) - gaps[some] / scale
+    peak = float(logs.max())
+    sizes = math.log(math.fsum(np.exp(logs - peak)))
+    return peak + sizes + len(answer) * log_tanh_half(1.0 / scale)

@@ -1,0 +1,132 @@
+"""The cells of a tree: public geometry, once noisy tests have decided which cells are split.
+
+A cell is halved along its widest side, the first of equals. So the cells follow from the domain and
+from which of them were split, and a cell that is a single point cannot be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpkv.kernels import Integers
+from dpkv.records.questions.projection import PublicMap
+
+LEAF = -1
+Truths = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """Cells of one depth: the whole coordinates from ``lower`` to ``upper``, both included."""
+
+    lower: Integers
+    upper: Integers
+
+    @property
+    def splittable(self) -> Truths:
+        """Which cells are more than one point."""
+        return np.asarray((self.upper > self.lower).any(axis=1))
+
+    def halved(self, split: Truths) -> tuple[Level, Halving]:
+        """Return the halves of the cells that are split, in pairs, and where they were cut."""
+        lower, upper = self.lower[split], self.upper[split]
+        rows = np.arange(len(lower))
+        axes = (upper - lower).argmax(axis=1)
+        cuts = (lower[rows, axes] + upper[rows, axes]) // 2
+        below, above = np.repeat(lower, 2, axis=0), np.repeat(upper, 2, axis=0)
+        above[2 * rows, axes] = cuts
+        below[2 * rows + 1, axes] = cuts + 1
+        return Level(below, above), Halving(split, axes, cuts)
+
+
+@dataclass(frozen=True, eq=False)
+class Halving:
+    """Which cells of a level are split, along which axis, and the last coordinate below the cut."""
+
+    split: Truths
+    axes: Integers
+    cuts: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Cells level by level, the whole domain first. ``children`` holds the first of two, or LEAF.
+
+    Public once it was grown by noisy tests.
+    """
+
+    lower: Integers
+    upper: Integers
+    """Cells hold the whole coordinates from ``lower`` to ``upper``, both included."""
+    children: Integers
+
+    @classmethod
+    def of(cls, levels: list[Level], splits: list[Truths]) -> Tree:
+        """Put levels together: pairs of children follow in the order of their parents."""
+        split = np.concatenate(splits)
+        children = np.where(split, 2 * split.cumsum() - 1, LEAF).astype(np.int64)
+        return cls(
+            np.concatenate([level.lower for level in levels]),
+            np.concatenate([level.upper for level in levels]),
+            children,
+        )
+
+    @property
+    def leaves(self) -> Integers:
+        """The numbers of the cells that were not split, in order."""
+        return np.flatnonzero(self.children == LEAF)
+
+    @property
+    def splits(self) -> str:
+        """One digit a cell, in order: 1 where it was split. The cells follow from these."""
+        return "".join("0" if child == LEAF else "1" for child in self.children)
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The cells of every depth."""
+        ends = [0, 1]
+        while ends[-1] < len(self.children):
+            split = self.children[ends[-2] : ends[-1]] != LEAF
+            ends.append(ends[-1] + 2 * int(split.sum()))
+        return tuple(Level(self.lower[a:b], self.upper[a:b]) for a, b in pairwise(ends))
+
+    @cached_property
+    def halvings(self) -> tuple[Halving, ...]:
+        """How every level but the last was split."""
+        found, done = [], 0
+        for level in self.levels[:-1]:
+            split = np.asarray(self.children[done : done + len(level.lower)] != LEAF)
+            found.append(level.halved(split)[1])
+            done += len(level.lower)
+        return tuple(found)
+
+
+def whole_space(space: PublicMap) -> Level:
+    """Return the level of one cell that every tree begins with."""
+    return Level(space.lowest[np.newaxis], space.highest[np.newaxis])
+
+
+def tree_from_splits(splits: str, space: PublicMap) -> Tree:
+    """Rebuild a tree from ``Tree.splits``."""
+    split = np.frombuffer(splits.encode("ascii"), np.uint8) == ord("1")
+    level, done = whole_space(space), 0
+    levels: list[Level] = []
+    parts: list[Truths] = []
+    while len(level.lower):
+        here = split[done : done + len(level.lower)]
+        levels.append(level)
+        parts.append(here)
+        done += len(level.lower)
+        if len(here) < len(level.lower) or (here & ~level.splittable).any():
+            raise ValueError("the cells do not make a tree")
+        if not here.any():
+            break
+        level = level.halved(here)[0]
+    if done != len(split):
+        raise ValueError("the cells do not make a tree")
+    return Tree.of(levels, parts)

@@ -1,0 +1,43 @@
+"""What the curator should hear before a release is charged, from public facts alone.
+
+The number of records counts only where the relation makes it public; nothing here looks at a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpkv.mechanisms import Neighbours
+from dpkv.releases.guarantee import factor_told
+from dpkv.releases.plan import Plan
+from dpkv.releases.produce import assumed_domain, mechanism_of
+
+_WEAK_EPS = 10
+_FEW_RECORDS = 100
+
+
+def cautions(plan: Plan, n_records: int) -> Iterator[str]:
+    """Yield sentences about a plan that can be carried out."""
+    if plan.exact_eps > _WEAK_EPS:
+        yield (
+            f"eps = {plan.eps} is above {_WEAK_EPS}, which promises next to nothing: odds may "
+            f"change by a factor of {factor_told(plan)}"
+        )
+    if plan.neighbours is Neighbours.REPLACE_ONE:
+        yield from _about_few(plan, n_records)
+
+
+def _about_few(plan: Plan, n_records: int) -> Iterator[str]:
+    if n_records < _FEW_RECORDS:
+        yield (
+            f"there are fewer than {_FEW_RECORDS} records: little but noise is to be expected of "
+            "so few"
+        )
+    if plan.calibration == "published":  # its noise depends on the records
+        return
+    mechanism = mechanism_of(plan, assumed_domain(plan).grid(plan.grid_bits), n_records)
+    if mechanism.is_hopeless(n_records):
+        yield (
+            f"with eps = {plan.eps} and k = {plan.k}, --mechanism {plan.mechanism} is predicted to "
+            "give centres that are no better than ones chosen without the data"
+        )

@@ -1,0 +1,17 @@
+"""What a release is made from besides its plan: the records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpkv.kernels import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Records in the user's coordinates, in memory or mapped, and what to call them."""
+
+    values: Floats
+    columns: tuple[str, ...]
+    label: str
+    mapped: bool = False
