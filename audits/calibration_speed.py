@@ -52,7 +52,7 @@ def numpy_estimates(points: np.ndarray, draws: Draws) -> tuple[float, float]:
 def random_search(points: np.ndarray) -> dict[str, float]:
     """Time both sides on the same draws, turn by turn."""
     draws = random_neighbourhoods(points, K_RANDOM, N_DRAWS, np.random.default_rng(0))
-    part = Draws(draws.centers[::NUMPY_SHARE], draws.removed[::NUMPY_SHARE])
+    part = draws.some(np.arange(0, len(draws.rows), NUMPY_SHARE))
     few = points[:1000]  # compiled, or loaded from the cache, beforehand
     estimate(few, random_neighbourhoods(few, K_RANDOM, 10, np.random.default_rng(0)))
     ours, theirs = [], []

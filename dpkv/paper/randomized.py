@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from dpkv.paper.spread import spread_of
 DEFAULT_DRAWS = 5000
 _MOST_WORK = 2e10  # numbers compared: some seconds
 _PROMISING = 64
+_MOST_NUMBERS = 2**24  # of centers held at a time: 128 MB, however many columns there are
 _TINY = np.finfo(np.float64).tiny
 _CANCELS = 1e-3  # what remains over what is taken away: below it, rounding would show
 CAVEAT = "random search: underestimates the spread, and the monotonicity unless by luck"
@@ -37,10 +39,27 @@ class RandomizedEstimates:
 class Draws:
     """Random neighbourhoods: k - 1 records of N and one added record; and one taken away."""
 
-    centers: Float64s
-    """(draws, k, features): the k - 1 records of N, then the added one."""
+    points: Float64s
+    rows: Indices
+    """(draws, k): the rows of the k - 1 records of N, then the added one."""
     removed: Indices
     """(draws,): the row of the removed record."""
+
+    @property
+    def centers(self) -> Float64s:
+        """(draws, k, features): the records themselves."""
+        return np.asarray(self.points[self.rows])
+
+    def some(self, which: Indices) -> Draws:
+        """Return some of the draws."""
+        return Draws(self.points, self.rows[which], self.removed[which])
+
+    def in_parts(self) -> Iterator[Draws]:
+        """Yield the draws in parts whose records fit in memory, in their order."""
+        numbers = self.rows.shape[1] * self.points.shape[1]
+        size = max(1, _MOST_NUMBERS // max(1, numbers))
+        for start in range(0, len(self.rows), size):
+            yield self.some(np.arange(start, min(start + size, len(self.rows))))
 
 
 def random_neighbourhoods(
@@ -57,7 +76,7 @@ def random_neighbourhoods(
         taken = (rows[:, :place] == drawn[:, np.newaxis]).any(axis=1)
         rows[:, place] = np.where(taken, newest, drawn)
     rows = rng.permuted(rows, axis=1)  # sets are uniform before, places only now
-    return Draws(points[rows], rng.integers(m, size=n_draws))
+    return Draws(points, rows, rng.integers(m, size=n_draws))
 
 
 def _promising(points: Float64s, draws: Draws) -> Draws:
@@ -66,15 +85,28 @@ def _promising(points: Float64s, draws: Draws) -> Draws:
     There, potentials on a sample of the records tell which draws may leave least or fall most, and
     only those are kept. A random search has seen less then, never more.
     """
-    work = float(points.size) * draws.centers.shape[0] * draws.centers.shape[1]
+    work = float(points.size) * draws.rows.size
     if work <= _MOST_WORK or len(draws.removed) <= 2 * _PROMISING:
         return draws
     stride = int(np.ceil(work / _MOST_WORK))
-    before, after = sampled_potentials(np.ascontiguousarray(points[::stride]), draws.centers).T
+    before, after = _potentials(np.ascontiguousarray(points[::stride]), draws).T
     least = np.argpartition(before, _PROMISING)[:_PROMISING]
     steepest = np.argpartition(after / np.maximum(before, _TINY), _PROMISING)[:_PROMISING]
-    rows = np.union1d(least, steepest)
-    return Draws(draws.centers[rows], draws.removed[rows])
+    return draws.some(np.union1d(least, steepest))
+
+
+def _potentials(points: Float64s, draws: Draws) -> Float64s:
+    """Return the potentials of the points with N, and with the added record, draw by draw."""
+    return np.concatenate([sampled_potentials(points, part.centers) for part in draws.in_parts()])
+
+
+def _to_removed(points: Float64s, draws: Draws) -> Float64s:
+    """Return the removed record's squared distance to the nearest of N, draw by draw."""
+    found = []
+    for part in draws.in_parts():
+        gaps = part.centers[:, :-1] - points[part.removed][:, np.newaxis]
+        found.append(np.einsum("ijk,ijk->ij", gaps, gaps).min(axis=1))
+    return np.concatenate(found)
 
 
 def estimate(points: Float64s, draws: Draws) -> RandomizedEstimates:
@@ -85,12 +117,11 @@ def estimate(points: Float64s, draws: Draws) -> RandomizedEstimates:
     """
     n_draws = len(draws.removed)
     draws = _promising(points, draws)
-    potentials = sampled_potentials(points, draws.centers)
-    gaps = draws.centers[:, :-1] - points[draws.removed][:, np.newaxis]
-    to_removed = np.einsum("ijk,ijk->ij", gaps, gaps).min(axis=1)
+    potentials = _potentials(points, draws)
+    to_removed = _to_removed(points, draws)
     remaining = potentials[:, 0] - to_removed
     for draw in np.flatnonzero(remaining < _CANCELS * to_removed):  # an outlier: leave it out
-        distances = kernels.assign_nearest(points, draws.centers[draw, :-1])[1]
+        distances = kernels.assign_nearest(points, points[draws.rows[draw, :-1]])[1]
         distances[draws.removed[draw]] = 0.0
         remaining[draw] = distances.sum()
     before, after = potentials.T

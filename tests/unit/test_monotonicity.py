@@ -21,6 +21,7 @@ from dpkv.paper.monotonicity import (
     certified_monotonicity,
     exact_monotonicity,
 )
+from dpkv.paper import randomized
 from dpkv.paper.randomized import estimate, random_neighbourhoods
 from dpkv.paper.spread import certified_remaining, exact_remaining
 
@@ -190,6 +191,17 @@ def test_random_neighbourhoods_hold_distinct_records(m, k):
     draws = random_neighbourhoods(points, k, 300, np.random.default_rng(0))
     rows = np.sort(draws.centers[:, :, 0], axis=1)
     assert (rows[:, 1:] > rows[:, :-1]).all()
+
+
+@pytest.mark.parametrize("most", [1, 8, 60], ids=["one by one", "two at a time", "some at a time"])
+def test_draws_are_looked_at_in_parts_where_memory_is_short(monkeypatch, most):
+    """Of 10^5 columns, 5000 neighbourhoods are 8 GB for k = 2: they are never held at once."""
+    points = np.random.default_rng(0).normal(size=(30, 2))
+    draws = random_neighbourhoods(points, 2, 50, np.random.default_rng(1))
+    whole = estimate(points, draws)
+    monkeypatch.setattr(randomized, "_MOST_NUMBERS", most)
+    assert max(part.centers.size for part in draws.in_parts()) <= max(most, 4)
+    assert estimate(points, draws) == whole
 
 
 def test_random_neighbourhoods_favour_no_record_in_any_place():
