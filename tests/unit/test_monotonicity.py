@@ -12,6 +12,7 @@ from support.bruteforce import instances, least_remaining, monotonicity, packed,
 
 from dpkv.calibration.calibrator import collapsed
 from dpkv.paper import monotonicity as monotonicity_module
+from dpkv.paper import randomized
 from dpkv.paper.duals import DualBound, WeightedPoints
 from dpkv.paper.gains import largest_gain_anywhere
 from dpkv.paper.loops import spatial_blocks
@@ -21,7 +22,6 @@ from dpkv.paper.monotonicity import (
     certified_monotonicity,
     exact_monotonicity,
 )
-from dpkv.paper import randomized
 from dpkv.paper.randomized import estimate, random_neighbourhoods
 from dpkv.paper.spread import certified_remaining, exact_remaining
 
