@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ DEFAULT_DRAWS = 5000
 _MOST_WORK = 2e10  # numbers compared: some seconds
 _PROMISING = 64
 _MOST_NUMBERS = 2**24  # of centers held at a time: 128 MB, however many columns there are
+_WIDE = 1000  # columns, from which on a short table is turned into its span
 _TINY = np.finfo(np.float64).tiny
 _CANCELS = 1e-3  # what remains over what is taken away: below it, rounding would show
 CAVEAT = "random search: underestimates the spread, and the monotonicity unless by luck"
@@ -95,6 +96,18 @@ def _promising(points: Float64s, draws: Draws) -> Draws:
     return draws.some(np.union1d(least, steepest))
 
 
+def _in_their_span(points: Float64s) -> Float64s:
+    """Return points with the same distances in fewer columns: m records span m - 1 dimensions.
+
+    Equal records stay equal to the last bit, so that a potential of 0 stays 0.
+    """
+    if points.shape[1] <= max(_WIDE, len(points)):
+        return points
+    distinct, which = np.unique(points, axis=0, return_inverse=True)
+    turned = np.asarray(np.linalg.qr((distinct - distinct[0]).T, mode="r")).T
+    return np.ascontiguousarray(turned[which])
+
+
 def _potentials(points: Float64s, draws: Draws) -> Float64s:
     """Return the potentials of the points with N, and with the added record, draw by draw."""
     return np.concatenate([sampled_potentials(points, part.centers) for part in draws.in_parts()])
@@ -116,7 +129,8 @@ def estimate(points: Float64s, draws: Draws) -> RandomizedEstimates:
     an N-packed set.
     """
     n_draws = len(draws.removed)
-    draws = _promising(points, draws)
+    points = _in_their_span(points)
+    draws = _promising(points, replace(draws, points=points))
     potentials = _potentials(points, draws)
     to_removed = _to_removed(points, draws)
     remaining = potentials[:, 0] - to_removed

@@ -204,6 +204,24 @@ def test_draws_are_looked_at_in_parts_where_memory_is_short(monkeypatch, most):
     assert estimate(points, draws) == whole
 
 
+def test_a_short_and_wide_table_is_looked_at_in_its_span(monkeypatch):
+    points = np.random.default_rng(0).normal(size=(12, 40))
+    points[7] = points[3]
+    draws = random_neighbourhoods(points, 3, 300, np.random.default_rng(1))
+    plain = estimate(points, draws)
+    monkeypatch.setattr(randomized, "_WIDE", 20)
+    turned = estimate(points, draws)
+    assert turned.least_remaining == pytest.approx(plain.least_remaining, rel=1e-12)
+    assert turned.monotonicity == pytest.approx(plain.monotonicity, rel=1e-12)
+
+
+def test_in_its_span_a_table_of_two_distinct_records_leaves_nothing(monkeypatch):
+    points = np.repeat(np.random.default_rng(0).normal(size=(2, 40)), 4, axis=0)
+    draws = random_neighbourhoods(points, 6, 50, np.random.default_rng(1))
+    monkeypatch.setattr(randomized, "_WIDE", 20)
+    assert estimate(points, draws).least_remaining == 0.0
+
+
 def test_random_neighbourhoods_favour_no_record_in_any_place():
     points = np.arange(4.0)[:, np.newaxis]
     draws = random_neighbourhoods(points, 2, 24000, np.random.default_rng(0))
