@@ -6,12 +6,13 @@ from itertools import product
 
 import numpy as np
 
-from dpkv.grid import Grid, Integers, L1BallGrid
+from dpkv.grid import Grid, L1BallGrid
+from dpkv.types import Int64s
 
 _MOST_CORNERS = 6  # columns; beyond it only some of the 2^d corners are tried
 
 
-def domain_corners(grid: Grid) -> Integers:
+def domain_corners(grid: Grid) -> Int64s:
     """Return extreme points of the domain; all of them for few columns, else some."""
     d = grid.n_features
     if isinstance(grid, L1BallGrid):
@@ -24,7 +25,7 @@ def domain_corners(grid: Grid) -> Integers:
     return grid.spread(cube)
 
 
-def farthest_pair(grid: Grid) -> tuple[Integers, Integers]:
+def farthest_pair(grid: Grid) -> tuple[Int64s, Int64s]:
     """Return two extreme points that are as far apart as the domain allows, in L1 and then L2."""
     corners = domain_corners(grid)
     gaps = (corners[:, None, :] - corners[None, :, :]).astype(np.float64)

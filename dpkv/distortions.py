@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.errors import ParameterError, UsageError
-from dpkv.kernels import Float64s, Floats
+from dpkv.types import Float64s, Floats
 
 Generator = Callable[[Floats], Float64s]
 """A convex function, vectorised: (n, d) points to n values."""

@@ -20,7 +20,7 @@ import numpy as np
 from dpkv import kernels
 from dpkv.errors import DomainError, shown
 from dpkv.grid import GRID_BITS, Grid, box_grid, l1_ball_grid, onto_l1_ball
-from dpkv.kernels import Float64s, Floats
+from dpkv.types import Float64s, Floats
 
 _SHOWN = 12
 Source = Literal["given", "private", "data"]

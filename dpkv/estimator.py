@@ -25,11 +25,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpkv import kernels
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
-from dpkv.kernels import Floats
 from dpkv.releases.api import AnyBounds, release
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.releases.record import ReleaseRecord
 from dpkv.tables.naming import default_names
+from dpkv.types import Floats
 
 _DTYPES = [np.float64, np.float32]
 _SHOWN_ARRAY = re.compile(

@@ -18,7 +18,7 @@ from dpkv.ledger import NAMED, Ledger
 from dpkv.workspace import is_own_file, private_folder, write_once
 
 if TYPE_CHECKING:
-    from dpkv.kernels import Floats
+    from dpkv.types import Floats
 
 _KEY_BYTES = 32
 _HASHED_ROWS = 1 << 16

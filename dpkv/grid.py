@@ -14,14 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv.errors import DomainError, shown
-from dpkv.kernels import Float64s, Floats
+from dpkv.types import Float64s, Floats, Int64s
 
 GRID_BITS = 16
 FEWEST_BITS, MOST_BITS = 2, 30
 _SAME = 1e-6  # of a step
 _FARTHEST = 2.0**900  # steps, few enough to add up
-
-Integers = NDArray[np.int64]
 
 
 class Grid(ABC):
@@ -42,7 +40,7 @@ class Grid(ABC):
 
     @property
     @abstractmethod
-    def middle(self) -> Integers:
+    def middle(self) -> Int64s:
         """A grid point in the middle of the domain."""
 
     @property
@@ -52,7 +50,7 @@ class Grid(ABC):
 
     @property
     @abstractmethod
-    def box(self) -> tuple[Integers, Integers]:
+    def box(self) -> tuple[Int64s, Int64s]:
         """The lowest and the highest coordinate of every column."""
 
     @property
@@ -61,18 +59,18 @@ class Grid(ABC):
         return len(self.steps)
 
     @abstractmethod
-    def clip(self, points: Integers) -> Integers:
+    def clip(self, points: Int64s) -> Int64s:
         """Return integer points moved into the domain."""
 
     @abstractmethod
-    def quantise(self, values: Floats) -> Integers:
+    def quantise(self, values: Floats) -> Int64s:
         """Return, for rows in the user's coordinates, a nearby point of the grid."""
 
     @abstractmethod
-    def spread(self, uniform: Float64s) -> Integers:
+    def spread(self, uniform: Float64s) -> Int64s:
         """Return grid points for rows of the unit cube, covering the domain as those cover it."""
 
-    def restore(self, points: Integers) -> Float64s:
+    def restore(self, points: Int64s) -> Float64s:
         """Return grid points in the user's coordinates."""
         return np.asarray(self.origin + points * np.asarray(self.steps))
 
@@ -104,7 +102,7 @@ class BoxGrid(Grid):
         return sum(top * top for top in self.tops)
 
     @property
-    def middle(self) -> Integers:
+    def middle(self) -> Int64s:
         """The middle of the box, rounded down."""
         return np.asarray(self.tops) // 2
 
@@ -114,19 +112,19 @@ class BoxGrid(Grid):
         return sum(top - top // 2 for top in self.tops)
 
     @property
-    def box(self) -> tuple[Integers, Integers]:
+    def box(self) -> tuple[Int64s, Int64s]:
         """Zeros, and the last level of every column."""
         return np.zeros(len(self.tops), np.int64), np.asarray(self.tops, dtype=np.int64)
 
-    def clip(self, points: Integers) -> Integers:
+    def clip(self, points: Int64s) -> Int64s:
         """Return the points moved into the box, column by column."""
         return np.clip(points, 0, np.asarray(self.tops))
 
-    def spread(self, uniform: Float64s) -> Integers:
+    def spread(self, uniform: Float64s) -> Int64s:
         """Stretch the unit cube to the box."""
         return self.clip(np.rint(uniform * np.asarray(self.tops)).astype(np.int64))
 
-    def quantise(self, values: Floats) -> Integers:
+    def quantise(self, values: Floats) -> Int64s:
         """Return the nearest grid point of each row."""
         return np.clip(np.rint(self._offsets(values)), 0, self.tops).astype(np.int64)
 
@@ -150,7 +148,7 @@ class L1BallGrid(Grid):
         return (2 * self.reach) ** 2
 
     @property
-    def middle(self) -> Integers:
+    def middle(self) -> Int64s:
         """The center of the ball."""
         return np.zeros(len(self.steps), np.int64)
 
@@ -160,23 +158,23 @@ class L1BallGrid(Grid):
         return self.reach
 
     @property
-    def box(self) -> tuple[Integers, Integers]:
+    def box(self) -> tuple[Int64s, Int64s]:
         """The corners' coordinates."""
         farthest = np.full(len(self.steps), self.reach, np.int64)
         return -farthest, farthest
 
-    def clip(self, points: Integers) -> Integers:
+    def clip(self, points: Int64s) -> Int64s:
         """Return the nearest points within reach in L2: exact soft thresholding."""
         sizes = _first_threshold(np.abs(points), self.reach)
         for row in np.flatnonzero(sizes.sum(axis=1) > self.reach):
             sizes[row] = _shortened(sizes[row], self.reach)
         return np.asarray(np.sign(points) * sizes)
 
-    def spread(self, uniform: Float64s) -> Integers:
+    def spread(self, uniform: Float64s) -> Int64s:
         """Stretch the unit cube to the cube around the ball, and clip."""
         return self.clip(np.rint((2.0 * uniform - 1.0) * self.reach).astype(np.int64))
 
-    def quantise(self, values: Floats) -> Integers:
+    def quantise(self, values: Floats) -> Int64s:
         """Round each offset toward zero, so that a row inside the ball stays inside.
 
         An offset within a millionth of a whole number is that number: a grid point stays itself.
@@ -213,7 +211,7 @@ def _first_threshold(sizes: NDArray[Any], reach: float) -> NDArray[Any]:
     return np.where(largest > reach, np.maximum(reach - (largest - sizes), 0), sizes)
 
 
-def _shortened(sizes: Integers, reach: int) -> Integers:
+def _shortened(sizes: Int64s, reach: int) -> Int64s:
     """Return sizes lowered alike, each to 0 at least, until they add up to ``reach``."""
     low, high = 0, int(sizes.max())  # the threshold is above low and at most high
     while high - low > 1:

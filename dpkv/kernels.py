@@ -16,10 +16,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
-Float64s = NDArray[np.float64]
-Indices = NDArray[np.int64]
-Integers = NDArray[np.signedinteger[Any]]
+from dpkv.types import Float64s, Floats, Indices, Integers
+
 Kernel = Callable[..., Any]
 
 BLOCK = 256

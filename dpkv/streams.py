@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpkv.errors import TableError
-from dpkv.kernels import Float64s, Floats
+from dpkv.types import Float64s, Floats
 from dpkv.validation import as_records, lenient_numbers
 
 CHUNK_ROWS = 1 << 15

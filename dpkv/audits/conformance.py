@@ -17,11 +17,11 @@ from scipy import stats
 
 from dpkv.audits.results import Conformance
 from dpkv.domain import Box
-from dpkv.kernels import Float64s
 from dpkv.mechanisms import Algorithm0, KVariates, Neighbours
 from dpkv.noise import Entropy
 from dpkv.records import run_on_points
 from dpkv.seeding.exact import ExactPicker
+from dpkv.types import Float64s
 
 DEFAULT_LEVEL = 1e-9
 _EXPECTED = 10.0  # counts below it are pooled, as chi-square asks

@@ -14,7 +14,6 @@ import numpy as np
 
 from dpkv.domain import Box, Domain
 from dpkv.errors import ParameterError
-from dpkv.kernels import Integers
 from dpkv.mechanisms import (
     Algorithm0,
     KVariates,
@@ -30,6 +29,7 @@ from dpkv.noise import Entropy, Int64s, OperatingSystemEntropy
 from dpkv.records.block import Block
 from dpkv.records.questions import Ask, Clusters, NormHistograms, TreeTest
 from dpkv.records.questions.question import Records
+from dpkv.types import Integers
 
 _WIDE = 10
 PAPERS_EPS_TILDE = 19.0

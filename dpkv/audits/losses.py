@@ -26,8 +26,8 @@ from dpkv import kernels
 from dpkv.corners import domain_corners
 from dpkv.errors import UsageError
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0
+from dpkv.types import Float64s, Integers
 
 LARGEST_LOG_RATIO = 650
 """Beyond it a likelihood would underflow; such an eps promises nothing anyway."""

@@ -12,9 +12,9 @@ from decimal import Decimal
 import numpy as np
 
 from dpkv.domain import Box, Domain, L1Ball
-from dpkv.kernels import Integers
 from dpkv.mechanisms import MECHANISMS, Mechanism, Neighbours, calibrated
 from dpkv.noise import Entropy
+from dpkv.types import Integers
 
 _WIDTHS = (1, 2, 3, 4, 7, 12, 20, 21, 40)
 _EPS = ("0.1", "1", "6")

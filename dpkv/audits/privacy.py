@@ -16,11 +16,11 @@ from dpkv.audits.worst_case import worst_case
 from dpkv.corners import farthest_pair
 from dpkv.domain import Domain
 from dpkv.grid import BoxGrid
-from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0, Mechanism, Neighbours
 from dpkv.mechanisms.mechanism import AuditPart
 from dpkv.noise import SeededEntropy
 from dpkv.records import ArrayRecords, Curator, run_on_points
+from dpkv.types import Float64s, Integers
 
 SIZES = (50, 2000)
 """Records of the tables that likelihood audits run on: few, and so many that one hardly shows."""

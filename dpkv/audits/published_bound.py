@@ -14,11 +14,11 @@ from itertools import product
 import numpy as np
 
 from dpkv.audits.results import PublishedBound
-from dpkv.kernels import Float64s
 from dpkv.paper.duals import WeightedPoints
 from dpkv.paper.monotonicity import exact_monotonicity
 from dpkv.paper.published import likelihood_ratio_bound
 from dpkv.paper.spread import exact_remaining
+from dpkv.types import Float64s
 
 _OUTPUTS = 24
 

@@ -26,7 +26,6 @@ from dpkv.audits.results import Rival
 from dpkv.domain import Box, Domain
 from dpkv.errors import DpkvError, UsageError
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Floats, Integers
 from dpkv.mechanisms import (
     MECHANISMS,
     Mechanism,
@@ -40,6 +39,7 @@ from dpkv.records import run_on_points
 from dpkv.releases.produce import restored
 from dpkv.seeding import estimate_optimum, kmeans_plusplus, lloyd, potential
 from dpkv.seeding.nearest import row_chunks
+from dpkv.types import Float64s, Floats, Integers
 from dpkv.validation import exact_eps
 
 CERTIFIED, PUBLISHED = "kvariates", "kvariates-published"

@@ -33,7 +33,6 @@ from dpkv.audits.witness import Witness
 from dpkv.calibration import Calibration, calibrate_working
 from dpkv.calibration import Settings as CalibrationSettings
 from dpkv.domain import Domain
-from dpkv.kernels import Floats, Integers
 from dpkv.mechanisms import (
     MECHANISMS,
     Algorithm0,
@@ -46,8 +45,8 @@ from dpkv.noise import Entropy, OperatingSystemEntropy
 from dpkv.releases import Plan, ReleaseRecord
 from dpkv.releases.guarantee import guarantee
 from dpkv.releases.produce import mechanism_of
+from dpkv.types import Floats, Integers, StageProgress
 
-Progress = Callable[[str, float], None]
 Planter = Callable[[int, int], Fault]
 _SYNTHETIC_POINTS = 400
 _ROUNDING = 1e-9  # of the floating-point losses; worst cases are judged by interval arithmetic
@@ -77,7 +76,7 @@ class Job:
     cache: Path | None = None
     identity: str = ""
     """An opaque name of the data for the cache."""
-    progress: Progress = field(default=lambda _label, _share: None)
+    progress: StageProgress = field(default=lambda _label, _share: None)
 
     @property
     def effort(self) -> Effort:

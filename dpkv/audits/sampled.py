@@ -22,8 +22,8 @@ from scipy import stats
 from dpkv.audits.results import SampledBound
 from dpkv.audits.vectorised_runs import Pair, log_ratios, many_runs
 from dpkv.audits.worst_case import worst_case
-from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0
+from dpkv.types import Float64s, Integers
 
 DEFAULT_ALPHA = 1e-6
 DEFAULT_RUNS = 100_000

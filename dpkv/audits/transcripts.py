@@ -24,10 +24,10 @@ import numpy as np
 
 from dpkv.accounting import Neighbours, Step
 from dpkv.errors import PlanError
-from dpkv.kernels import Integers
 from dpkv.noise import Entropy, Int64s, SeededEntropy
 from dpkv.records import ArrayRecords, Exchange, Program, Records, Replay, Transcript, curator_of
 from dpkv.records.questions import NoisySums
+from dpkv.types import Integers
 
 _ROUNDING = 1e-9  # of the losses, which are calculated in floats
 ProgramFor = Callable[[Integers], Program[Any]]

@@ -54,9 +54,9 @@ from dpkv.audits.rivals import (
 )
 from dpkv.domain import Domain
 from dpkv.errors import ParameterError
-from dpkv.kernels import Float64s, Floats
 from dpkv.mechanisms import as_neighbours
 from dpkv.releases.canonical import canonical, digest
+from dpkv.types import Float64s, Floats
 from dpkv.validation import as_records, cluster_count, non_negative, whole_number
 
 __all__ = ["compare", "interval", "rivals"]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.kernels import Float64s, Integers
 from dpkv.mechanisms import Algorithm0
 from dpkv.noise import SeededEntropy
+from dpkv.types import Float64s, Integers
 
 Counts = NDArray[np.int64]
 

@@ -16,8 +16,8 @@ import numpy as np
 from dpkv.audits.losses import log_ratio_of_tables
 from dpkv.corners import farthest_pair
 from dpkv.grid import Grid
-from dpkv.kernels import Integers
 from dpkv.mechanisms import Algorithm0
+from dpkv.types import Integers
 
 _LINE = 33  # places tried along the diagonal
 _SWEEPS = 6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import SupportsIndex
@@ -15,7 +15,6 @@ from dpkv.accounting.theorem_a import DEFAULT_GAMMA, certify, uniform_pick_ceili
 from dpkv.calibration import record
 from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError
-from dpkv.kernels import Float64s
 from dpkv.paper import monotonicity, published, randomized, spread
 from dpkv.paper.duals import WeightedPoints
 from dpkv.paper.extent import enclosing_radius
@@ -23,6 +22,7 @@ from dpkv.paper.loops import SpatialBlocks, spatial_blocks
 from dpkv.paper.printed import printed_eps_tilde
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd, potential
+from dpkv.types import Float64s, StageProgress
 from dpkv.validation import (
     as_generator,
     as_records,
@@ -42,7 +42,6 @@ _MOST_DRAWS = 1_000_000
 _SAMPLING, _BOUNDING, _OPTIMISING = range(3)
 _OPTIMUM_SAMPLE, _OPTIMUM_RESTARTS, _OPTIMUM_STEPS = 30_000, 5, 3
 
-Progress = Callable[[str, float], None]
 """Called with what is being done and the share of the whole that is done."""
 
 
@@ -78,7 +77,7 @@ def calibrate(
     n_est: int = randomized.DEFAULT_DRAWS,
     radius_convention: record.Convention = "diameter",
     rng: np.random.Generator | int | None = None,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> record.Calibration:
     """Calibrate the noise of k-variates++ for every k: as published, by Theorem A, and Laplace.
 
@@ -112,7 +111,7 @@ def calibrate_working(
     *,
     k: SupportsIndex | Iterable[SupportsIndex] | None = None,
     rng: np.random.Generator | int | None = None,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
 ) -> record.Calibration:
     """Calibrate records that are in the domain's working coordinates already, maybe on disk."""
     wanted = cluster_counts(k, len(working))
@@ -153,7 +152,7 @@ class _Job:
         settings: Settings,
         rng: np.random.Generator,
         wanted: tuple[int, ...],
-        progress: Progress | None,
+        progress: StageProgress | None,
     ) -> None:
         self._working = working
         self._domain = domain.working

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from dpkv.kernels import Floats
+    from dpkv.types import Floats
 
 _UNFINISHED = ".dpkv-unfinished-"
 _SHOWN_COLUMNS = 3

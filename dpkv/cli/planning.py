@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from dpkv.calibration import Calibration
     from dpkv.cli.kept_calibrations import KeptCalibration
     from dpkv.domain import Domain
-    from dpkv.kernels import Floats
     from dpkv.releases import Plan, Records
     from dpkv.releases.plan import BoundsSource
     from dpkv.tables import Source
+    from dpkv.types import Floats
 
 _LEAKY_OR_PRIVATE = ("private", "data")
 

@@ -18,8 +18,8 @@ from dpkv.cli.synopsis import SynopsisFile, seed_from_synopsis
 from dpkv.errors import UsageError
 
 if TYPE_CHECKING:
-    from dpkv.kernels import Floats
     from dpkv.seeding import Trials
+    from dpkv.types import Floats
 
 _OUT = Path("centers-not-private.csv")
 _SHOWN_CENTERS, _SHOWN_COLUMNS, _SHOWN_NODES = 20, 8, 12

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dpkv.domain import Domain
     from dpkv.engine import Peers
     from dpkv.engine.shards import FileShard
-    from dpkv.kernels import Floats
     from dpkv.seeding import Problem, Trials
+    from dpkv.types import Floats
 
 NOT_PRIVATE = "no privacy: the centres are records, or means of records"
 SIMULATED = (

@@ -23,7 +23,7 @@ from dpkv.engine.private_plan import PrivatePlan
 from dpkv.engine.requests import Describe, NoisyRecord, NoisySum
 from dpkv.engine.shards import Records
 from dpkv.errors import ParameterError, UsageError
-from dpkv.kernels import Integers
+from dpkv.types import Integers
 from dpkv.workspace import write_atomically
 
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from dpkv.engine.peers import PeerDistances, Peers
 from dpkv.engine.requests import CoresetSample, LocalCost, Oversample, Row
-from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.algorithm0 import kvariates
-from dpkv.seeding.trials import Progress
+from dpkv.types import Float64s, Floats, Indices, Progress
 from dpkv.validation import as_generator, cluster_count, whole_number
 
 _MOST_ROUNDS = 1000

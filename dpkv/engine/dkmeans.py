@@ -25,10 +25,9 @@ from dpkv.engine.peers import PeerDistances, PeerPicker, Peers
 from dpkv.engine.private_plan import PrivatePlan
 from dpkv.engine.requests import NoisyRecord, NoisySum, Row, UniformRecord
 from dpkv.errors import ParameterError
-from dpkv.kernels import Floats, Integers
 from dpkv.seeding.algorithm0 import Seeding, seeding_rounds
 from dpkv.seeding.nearest import SquaredNearest
-from dpkv.seeding.trials import Progress
+from dpkv.types import Floats, Integers, Progress
 from dpkv.validation import as_generator, cluster_count
 
 

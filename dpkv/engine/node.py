@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from dpkv.engine.shards import Records
 from dpkv.errors import UsageError
 from dpkv.grid import Grid
-from dpkv.kernels import Floats, Integers
 from dpkv.keyed_noise import SECRET_BYTES, KeyedEntropy
 from dpkv.seeding.exact import ExactDistances
 from dpkv.seeding.nearest import ArrayDistances
+from dpkv.types import Floats, Integers
 from dpkv.validation import as_records
 
 Cuts = tuple[int, ...]

@@ -14,9 +14,9 @@ from dpkv.engine.replies import MalformedReply, Shape
 from dpkv.engine.requests import ClusterSums, Describe, Propose, Request, Spread, Sum
 from dpkv.engine.transport import Transport
 from dpkv.errors import EngineError, ParameterError, UsageError
-from dpkv.kernels import Float64s, Floats
 from dpkv.seeding.nearest import SquaredNearest
 from dpkv.seeding.potentials import LloydResult, lloyd_iterations
+from dpkv.types import Float64s, Floats
 
 
 class Peers:

@@ -13,12 +13,12 @@ from dpkv.engine.comparators import SharedSeeding, coreset_seeding, kmeans_paral
 from dpkv.engine.dkmeans import dk_private, dk_protected, partitioned_kmeans_plusplus
 from dpkv.engine.peers import Peers
 from dpkv.engine.private_plan import PrivatePlan
-from dpkv.kernels import Floats
 from dpkv.mechanisms.mechanism import GRID_STEPS, Noise
 from dpkv.noise import SeededEntropy
 from dpkv.seeding.potential_bounds import private_bound, protected_bound
 from dpkv.seeding.potentials import LloydResult
-from dpkv.seeding.trials import Found, Progress, Trials
+from dpkv.seeding.trials import Found, Trials
+from dpkv.types import Floats, Progress
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpkv.kernels import Float64s, Integers
+from dpkv.types import Float64s, Integers
 
 MOST_RECORDS = 2**40
 """Of one node: sums of them, over all nodes there may be, stay inside int64."""

@@ -19,9 +19,9 @@ from dpkv.engine import replies
 from dpkv.engine.node import Cuts, Node, check_centers
 from dpkv.engine.replies import Shape
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Floats, Integers
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.potentials import lloyd
+from dpkv.types import Float64s, Floats, Integers
 
 FARTHEST = 2**62
 """Noisy coordinates beyond it are cut: no difference from a point of a grid can overflow."""

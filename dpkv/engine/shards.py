@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from dpkv.domain import Domain
 from dpkv.errors import TableError, UsageError
-from dpkv.kernels import Floats
 from dpkv.keyed_noise import SECRET_BYTES
-from dpkv.tables import Progress, open_table, prepare
+from dpkv.tables import open_table, prepare
 from dpkv.tables.labels import Labels, read_labels
 from dpkv.tables.store import MEMORY_LIMIT, state_of
 from dpkv.tables.table import unreadable
+from dpkv.types import Floats, Progress
 from dpkv.workspace import private_folder, write_once
 
 

@@ -25,7 +25,6 @@ from dpkv.accounting.exact import float_below
 from dpkv.accounting.theorem_a import certify
 from dpkv.errors import UsageError
 from dpkv.grid import Grid
-from dpkv.kernels import Integers
 from dpkv.mechanisms.mechanism import (
     GRID_STEPS,
     Mechanism,
@@ -37,6 +36,7 @@ from dpkv.mechanisms.mechanism import (
 from dpkv.noise import smallest_scale
 from dpkv.records.questions import Ask, NoisyPick, PickNoise, PickProof
 from dpkv.seeding.algorithm0 import Drawn, algorithm0
+from dpkv.types import Integers
 from dpkv.validation import MOST_RECORDS, cluster_count, positive_finite, whole_number
 
 _MOST_SMOOTHING = 10**400  # above the largest float times the squared diameter of any grid

@@ -28,7 +28,6 @@ from dpkv.accounting import Neighbours, Step
 from dpkv.accounting.exact import float_below
 from dpkv.accounting.split import Split
 from dpkv.grid import Grid
-from dpkv.kernels import Integers
 from dpkv.mechanisms.mechanism import (
     GRID_STEPS,
     RECORDS,
@@ -49,6 +48,7 @@ from dpkv.records.questions import (
     cluster_sums_step,
 )
 from dpkv.seeding.potentials import lloyd
+from dpkv.types import Integers
 from dpkv.validation import MOST_ITERATIONS, positive_finite, whole_number
 
 _RHO = 0.225

@@ -20,8 +20,8 @@ from dpkv.accounting.steps import gathered
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.errors import ParameterError
 from dpkv.grid import Grid
-from dpkv.kernels import Integers
 from dpkv.records.questions import Ask
+from dpkv.types import Integers
 from dpkv.validation import (
     MOST_CENTERS,
     MOST_RECORDS,

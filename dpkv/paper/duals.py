@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
-from dpkv.kernels import Float64s, Indices
 from dpkv.paper.gains import BATCH, COARSE, PAIR_BUDGET, LargestGain, largest_gain
 from dpkv.paper.loops import BLOCK, SpatialBlocks
 from dpkv.seeding.nearest import row_chunks
+from dpkv.types import Float64s, Indices
 
 SAFETY = 1e-9
 """Relative margin taken off every bound: far above the rounding of the sums."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpkv.distortions import SQUARED_EUCLIDEAN
-from dpkv.kernels import Float64s
+from dpkv.types import Float64s
 
 _ROUNDS = 200
 _STEPS = 4000

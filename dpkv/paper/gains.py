@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.kernels import Float64s, Indices
 from dpkv.paper.loops import LEAF, SpatialBlocks, gains, halved
+from dpkv.types import Float64s, Indices
 
 PAIR_BUDGET = 6e10
 """Pairs of numbers compared in one search or ascent: some seconds."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpkv import kernels
-from dpkv.kernels import Float64s, Indices
+from dpkv.types import Float64s, Indices
 
 BLOCK = 128
 LEAF = 8

@@ -16,7 +16,6 @@ import numpy as np
 
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
-from dpkv.kernels import Float64s
 from dpkv.paper.duals import (
     SAFETY,
     DualBound,
@@ -25,6 +24,7 @@ from dpkv.paper.duals import (
 )
 from dpkv.paper.gains import largest_gain_anywhere
 from dpkv.paper.loops import SpatialBlocks, gains
+from dpkv.types import Float64s
 
 EXACT_POINTS = 16
 """Distinct points up to which all subsets are looked at."""

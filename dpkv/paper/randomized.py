@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpkv import kernels
-from dpkv.kernels import Float64s, Indices
 from dpkv.paper.loops import sampled_potentials
 from dpkv.paper.spread import spread_of
+from dpkv.types import Float64s, Indices
 
 DEFAULT_DRAWS = 5000
 _MOST_WORK = 2e10  # numbers compared: some seconds

@@ -20,7 +20,6 @@ import numpy as np
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.errors import ParameterError
-from dpkv.kernels import Float64s
 from dpkv.paper.duals import (
     SAFETY,
     DualBound,
@@ -34,6 +33,7 @@ from dpkv.paper.duals import (
 from dpkv.paper.loops import SpatialBlocks
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd
+from dpkv.types import Float64s, Progress
 
 EXACT_POINTS = 600
 """Distinct points up to which branch and bound is tried."""
@@ -42,8 +42,6 @@ _ROUNDING = 1e-12  # of sums over EXACT_POINTS points
 _RESTARTS = 10
 _SEARCHED = 30_000
 _FARTHEST = 8
-
-Progress = Callable[[float], None]
 
 
 def spread_of(remaining: float, radius: float) -> float:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.kernels import Integers
 from dpkv.records.block import NO_WEIGHTS, Block
+from dpkv.types import Integers
 
 Part = TypeVar("Part")
 

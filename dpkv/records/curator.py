@@ -17,11 +17,11 @@ import numpy as np
 from dpkv.accounting import Neighbours, Step, cost_of
 from dpkv.errors import PlanError, UsageError
 from dpkv.grid import Grid
-from dpkv.kernels import Integers
 from dpkv.noise import Entropy
 from dpkv.records.arrays import ArrayRecords
 from dpkv.records.questions.question import Ask, Question, Records
 from dpkv.records.transcript import Exchange, Transcript
+from dpkv.types import Integers
 
 Result_co = TypeVar("Result_co", covariant=True)
 

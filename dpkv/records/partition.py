@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import kernels
-from dpkv.kernels import Integers
 from dpkv.records.block import Block
 from dpkv.records.passes import divide, offset_sums, range_weights
 from dpkv.records.questions.projection import PublicMap
 from dpkv.records.questions.tree import Halving, Tree
+from dpkv.types import Integers
 
 
 class Partition:

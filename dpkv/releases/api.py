@@ -14,7 +14,6 @@ from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.domain import Bounds, Domain, data_domain
 from dpkv.errors import ParameterError
 from dpkv.fingerprints import array_fingerprint
-from dpkv.kernels import Floats
 from dpkv.ledger import NAMED, Ledger
 from dpkv.releases.charging import Charging
 from dpkv.releases.inputs import Records
@@ -28,6 +27,7 @@ from dpkv.releases.produce import (
 )
 from dpkv.tables.naming import default_names
 from dpkv.tables.prepared import fill_of
+from dpkv.types import Floats
 from dpkv.validation import (
     as_numbers,
     as_records,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpkv.kernels import Floats
+from dpkv.types import Floats
 
 
 @dataclass(frozen=True, eq=False)

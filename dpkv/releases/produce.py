@@ -23,11 +23,9 @@ import numpy as np
 from dpkv.accounting import cost_of
 from dpkv.accounting.exact import float_above, upward
 from dpkv.calibration import Settings, calibrate_working
-from dpkv.calibration.calibrator import Progress
 from dpkv.domain import Box, Domain, data_domain
 from dpkv.errors import ParameterError, UsageError
-from dpkv.grid import Grid, Integers
-from dpkv.kernels import Float64s
+from dpkv.grid import Grid
 from dpkv.ledger import Entry
 from dpkv.mechanisms import (
     AUTO,
@@ -78,6 +76,7 @@ from dpkv.releases.signing import SigningKey
 from dpkv.releases.synopsis import PrivateSynopsis
 from dpkv.tables.centers import centers_csv
 from dpkv.tables.store import map_rows
+from dpkv.types import Float64s, Int64s, StageProgress
 from dpkv.validation import cluster_count
 
 _UP = upward(200)
@@ -199,7 +198,7 @@ def _open_bounds(plan: Plan, records: Records) -> PaidBounds:
 
 
 def published_eps_tilde(
-    plan: Plan, working: Float64s, domain: Domain, progress: Progress | None = None
+    plan: Plan, working: Float64s, domain: Domain, progress: StageProgress | None = None
 ) -> float:
     """Return the published calibration's eps~ for the plan's k, or refuse where there is none.
 
@@ -338,7 +337,7 @@ def _terms(plan: Plan, grid: Grid, n_records: int) -> Terms:
     )
 
 
-def restored(grid: Grid, domain: Domain, points: Integers) -> Float64s:
+def restored(grid: Grid, domain: Domain, points: Int64s) -> Float64s:
     """Return grid points in the user's coordinates; one inside the grid never leaves the domain.
 
     Depends on the public grid and the points alone.
@@ -354,7 +353,7 @@ def _record(
     records: Records,
     bounds: PaidBounds,
     mechanism: Mechanism,
-    points: Integers,
+    points: Int64s,
     centers: Float64s,
     entropy: Entropy,
     release_id: str | None,

@@ -14,7 +14,6 @@ import numpy as np
 
 from dpkv import foreign
 from dpkv.errors import ParameterError, UsageError
-from dpkv.kernels import Float64s
 from dpkv.releases.canonical import digest
 from dpkv.releases.files import CONDITIONAL, RECORD_NAMES, SIMULATED
 from dpkv.releases.guarantee import CONDITIONAL as CONDITION
@@ -24,6 +23,7 @@ from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.signing import trusted_here
 from dpkv.releases.synopsis import PrivateSynopsis, parse_synopsis
 from dpkv.releases.verify import failed, verify, vouchers
+from dpkv.types import Float64s
 
 _SUFFIXES = {
     "confirmed": "",

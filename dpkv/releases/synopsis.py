@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 from dpkv import __version__
 from dpkv.domain import Domain
 from dpkv.grid import GRID_BITS, Grid
-from dpkv.kernels import Float64s
 from dpkv.mechanisms.synopsis import PrivateCells, WeightedPoints, weighted_points
 from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.mechanisms.synopsis.mechanism import opening_estimate
@@ -27,6 +26,7 @@ from dpkv.releases.guarantee import Guarantee
 from dpkv.releases.parsing import parse
 from dpkv.releases.plan import Frozen
 from dpkv.releases.record import RELEASE_ID
+from dpkv.types import Float64s
 from dpkv.validation import (
     LARGEST_WHOLE,
     MOST_CENTERS,

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from dpkv.distortions import SQUARED_EUCLIDEAN, Distortion
 from dpkv.domain import Domain
 from dpkv.errors import ParameterError, UsageError
-from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.densities import Density, Dirac
 from dpkv.seeding.nearest import Nearest, draw_index, keep_nearest
 from dpkv.seeding.probes import IdentityProbe, Probe
+from dpkv.types import Float64s, Floats, Indices
 from dpkv.validation import (
     as_generator,
     as_records,

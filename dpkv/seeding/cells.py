@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpkv import kernels
-from dpkv.kernels import Float64s, Indices
+from dpkv.types import Float64s, Indices
 
 FARTHEST = 2.0**62
 """Cells from the origin beyond which a cell's number leaves int64."""

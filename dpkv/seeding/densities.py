@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv.errors import ParameterError, UsageError
-from dpkv.kernels import Float64s, Floats
+from dpkv.types import Float64s, Floats
 from dpkv.validation import non_negative_finite
 
 Scale = float | NDArray[np.float64]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.errors import UsageError
-from dpkv.kernels import Integers
+from dpkv.types import Integers
 
 LARGEST_INT64 = 2**63 - 1
 _ALL_ONE = np.empty(0, np.int64)

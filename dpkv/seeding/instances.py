@@ -8,8 +8,8 @@ from typing import SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpkv.kernels import Floats, Indices
 from dpkv.seeding.algorithm0 import kvariates
+from dpkv.types import Floats, Indices
 
 
 def kmeans_plusplus(

@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike
 
 from dpkv import kernels
 from dpkv.errors import ParameterError
-from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.nearest import draw_index
 from dpkv.streams import Stream, as_stream, recut
+from dpkv.types import Float64s, Floats, Indices
 from dpkv.validation import as_generator, as_records, as_weights, cluster_count, whole_number
 
 DEFAULT_BLOCK = 1 << 15

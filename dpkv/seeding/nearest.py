@@ -26,8 +26,8 @@ import numpy as np
 from dpkv import kernels
 from dpkv.distortions import Distortion, SquaredEuclidean
 from dpkv.errors import UsageError
-from dpkv.kernels import Float64s, Floats
 from dpkv.seeding.probes import Probe
+from dpkv.types import Float64s, Floats
 
 PROPOSAL_COST = 2048
 """Numbers a pass handles in the time of one proposal (measured; decides speed, nothing else)."""

@@ -21,12 +21,12 @@ from numpy.typing import ArrayLike
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.errors import ParameterError
-from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.nearest import keep_nearest
 from dpkv.seeding.potential_bounds import online_bound
 from dpkv.seeding.potentials import assign
 from dpkv.seeding.probes import IdentityProbe
 from dpkv.streams import ArrayStream, Stream, as_stream, recut
+from dpkv.types import Float64s, Floats, Indices
 from dpkv.validation import (
     as_generator,
     as_records,

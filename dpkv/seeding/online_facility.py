@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpkv.errors import ParameterError
-from dpkv.kernels import Float64s, Floats
 from dpkv.seeding import serving
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.synopses import BLOCK_ROWS
 from dpkv.streams import ArrayStream, Stream, as_stream, recut
+from dpkv.types import Float64s, Floats
 from dpkv.validation import as_generator, positive_finite, whole_number
 
 

@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN, Distortion, SquaredEuclidean
 from dpkv.errors import ParameterError
-from dpkv.kernels import Float64s, Floats
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.densities import Density
 from dpkv.seeding.nearest import row_chunks
+from dpkv.types import Float64s, Floats
 from dpkv.validation import (
     as_generator,
     as_records,

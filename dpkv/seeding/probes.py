@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.errors import ParameterError, UsageError
-from dpkv.kernels import Floats
+from dpkv.types import Floats
 
 ProbeFunction = Callable[[int, Floats, Floats], Floats]
 """(round t starting at 1, records, centers so far) to the m probed points."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpkv import kernels
-from dpkv.kernels import Float64s
+from dpkv.types import Float64s
 
 
 class Carriers:

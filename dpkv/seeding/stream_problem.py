@@ -10,7 +10,6 @@ import numpy as np
 
 from dpkv import kernels
 from dpkv.errors import UsageError
-from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.kmeans_sharp import sharp_stream
 from dpkv.seeding.online import OnlineSeeding, estimate_varsigma, ok_means
 from dpkv.seeding.online_facility import online_kmeans
@@ -22,8 +21,9 @@ from dpkv.seeding.streaming import (
     sk_means,
     stream_potentials,
 )
-from dpkv.seeding.trials import Found, Progress, Trials
+from dpkv.seeding.trials import Found, Trials
 from dpkv.streams import Stream
+from dpkv.types import Float64s, Floats, Indices, Progress
 
 _SAMPLED = 5000
 

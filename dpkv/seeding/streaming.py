@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 
 from dpkv import kernels
 from dpkv.errors import ParameterError, UsageError
-from dpkv.kernels import Float64s, Floats, Indices
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.densities import Dirac
 from dpkv.seeding.potential_bounds import printed_streaming_bound, streaming_bound
@@ -28,6 +27,7 @@ from dpkv.seeding.potentials import assign
 from dpkv.seeding.probes import Probe
 from dpkv.seeding.synopses import Synopses, build_synopses
 from dpkv.streams import Stream, as_stream
+from dpkv.types import Float64s, Floats, Indices
 from dpkv.validation import as_generator, as_records, one_of, whole_number
 
 DEFAULT_SYNOPSES = 1000

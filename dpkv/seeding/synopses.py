@@ -36,9 +36,9 @@ from typing import Protocol, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpkv.kernels import Float64s
 from dpkv.seeding import cells, serving
 from dpkv.streams import Stream, as_stream, recut
+from dpkv.types import Float64s
 from dpkv.validation import as_generator, one_of, whole_number
 
 BLOCK_ROWS = 4096

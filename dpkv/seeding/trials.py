@@ -7,19 +7,16 @@ shards of many nodes, or a stream that has passed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpkv.kernels import Floats
 from dpkv.seeding.instances import ALGORITHMS
 from dpkv.seeding.potentials import LloydResult, lloyd, potential
+from dpkv.types import Floats, Progress
 from dpkv.validation import as_records, cluster_count, one_of, whole_number
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False)

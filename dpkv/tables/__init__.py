@@ -6,7 +6,8 @@ workspace, so that memory stays bounded and later passes run at memory speed.
 
 from dpkv.tables.prepared import Prepared, prepare, read_table
 from dpkv.tables.stream import RecordStream, open_stream
-from dpkv.tables.table import Progress, Source, Table, load, open_table
+from dpkv.tables.table import Source, Table, load, open_table
+from dpkv.types import Progress
 
 __all__ = [
     "Prepared",

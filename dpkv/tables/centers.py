@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from dpkv.kernels import Floats
+from dpkv.types import Floats
 
 
 def centers_csv(columns: Sequence[str], centers: Floats) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpkv.kernels import Float64s
+from dpkv.types import Float64s
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from dpkv.domain import Bounds, Domain, data_domain
 from dpkv.errors import DomainError, ParameterError
-from dpkv.kernels import Float64s, Floats
 from dpkv.tables.store import MEMORY_LIMIT, map_rows
-from dpkv.tables.table import Progress, Source, Table, cannot_hold, load, open_table
+from dpkv.tables.table import Source, Table, cannot_hold, load, open_table
+from dpkv.types import Float64s, Floats, Progress
 from dpkv.validation import one_of
 
 

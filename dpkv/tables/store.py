@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv.errors import TableError
-from dpkv.kernels import Float64s, Floats
+from dpkv.types import Float64s, Floats
 from dpkv.workspace import check_private, private_folder, remove_if_empty, write_atomically
 
 MEMORY_LIMIT = 512 << 20

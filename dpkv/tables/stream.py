@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 from dpkv import core_dumps
 from dpkv.domain import Bounds, Domain
 from dpkv.errors import TableError
-from dpkv.kernels import Float64s, Floats
 from dpkv.streams import CHUNK_ROWS, gathered, peeked
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.csvfile import CsvSource
@@ -25,7 +24,8 @@ from dpkv.tables.naming import choose_columns, default_names, quoted
 from dpkv.tables.pipe import Pipe, read_once
 from dpkv.tables.prepared import domain_of, fill_of
 from dpkv.tables.store import state_of
-from dpkv.tables.table import Progress, Source, mend, open_table, readable_chunks, unreadable
+from dpkv.tables.table import Source, mend, open_table, readable_chunks, unreadable
+from dpkv.types import Float64s, Floats, Progress
 
 
 class RecordStream:

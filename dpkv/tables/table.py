@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 
 from dpkv import core_dumps
 from dpkv.errors import TableError
-from dpkv.kernels import Float64s, Floats
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.csvfile import CsvSource
 from dpkv.tables.parquet import ParquetSource
 from dpkv.tables.store import MEMORY_LIMIT, RecordStore
+from dpkv.types import Float64s, Floats, Progress
 from dpkv.validation import fill_unusable, usable_numbers
 
-Progress = Callable[[float], None]
 """Called with the share of the table read so far, between 0 and 1."""
 
 

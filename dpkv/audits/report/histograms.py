@@ -11,7 +11,7 @@ import numpy as np
 from dpkv.audits.report.legend import Key
 from dpkv.audits.report.svg import COLORS, clean
 from dpkv.audits.results import DataLoss
-from dpkv.kernels import Float64s
+from dpkv.types import Float64s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpkv.kernels import Float64s
+from dpkv.types import Float64s
 
 _PLANE = 2
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpkv.kernels import Float64s, Integers, compiled
+from dpkv.kernels import compiled
 from dpkv.records.questions import PLACE_UNIT, PublicMap, Tree
 from dpkv.records.questions.tree import LEAF
+from dpkv.types import Float64s, Integers
 
 _PRIOR_PLACE = 0.25  # variance of a leaf's mean about its middle, in half sides squared
 _CRUMB = 1e-6

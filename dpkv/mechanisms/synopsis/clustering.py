@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from dpkv import kernels
-from dpkv.kernels import Float64s
 from dpkv.mechanisms.synopsis.cells import WeightedPoints
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.potentials import LloydResult, lloyd
+from dpkv.types import Float64s
 
 _RESTARTS = 20
 _SWAP_ITERATIONS = 8

@@ -31,7 +31,7 @@ from dpkv.accounting.split import Split
 from dpkv.accounting.zcdp import largest_rho, smallest_gaussian_scale
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, assign_nearest
+from dpkv.kernels import assign_nearest
 from dpkv.mechanisms.mechanism import (
     RECORDS,
     AuditPart,
@@ -67,6 +67,7 @@ from dpkv.records.questions import (
     scale_for,
     tree_step,
 )
+from dpkv.types import Float64s
 from dpkv.validation import (
     LARGEST_WHOLE,
     MOST_ITERATIONS,

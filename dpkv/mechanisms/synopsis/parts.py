@@ -21,12 +21,12 @@ import numpy as np
 
 from dpkv.accounting import Neighbours
 from dpkv.corners import farthest_pair
-from dpkv.kernels import Integers
 from dpkv.mechanisms.mechanism import AuditPart
 from dpkv.mechanisms.synopsis import refine
 from dpkv.mechanisms.synopsis.cells import PrivateCells
 from dpkv.mechanisms.synopsis.mechanism import Synopsis
 from dpkv.records.questions import Ask, Clusters, calibrated_test
+from dpkv.types import Integers
 
 _NEXT_TO_NOTHING = 1e12  # a scale of noise that hides whatever it is added to
 _ALL_RECORDS = 2**40  # in one first cell: all of the tree is tested

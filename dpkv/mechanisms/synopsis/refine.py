@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Integers
 from dpkv.records.questions import Ask, Clusters, NormHistograms, ResidualSums
+from dpkv.types import Float64s, Integers
 
 BINS = 16
 _OWN_HISTOGRAM = 20.0  # standard deviations of a bin from which on a cluster has a histogram itself

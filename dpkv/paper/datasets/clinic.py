@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpkv.kernels import Float64s
+from dpkv.types import Float64s
 
 SEED = 20161118
 N_PATIENTS = 20_000

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpkv.errors import ParameterError
-from dpkv.kernels import Float64s, Indices
+from dpkv.types import Float64s, Indices
 from dpkv.validation import positive_finite, whole_number
 
 LARGEST_CLUSTER = 1000

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 from dpkv.errors import DatasetError
 from dpkv.paper.datasets.recipes import Recipe, is_packed, parse_values, table_bytes, values_digest
+from dpkv.types import Progress
 from dpkv.workspace import write_atomically
 
 _BLOCK = 1 << 16
@@ -34,7 +35,6 @@ _TIMEOUT = 30.0  # seconds without a byte
 _MOST_SECONDS = 1800.0  # for all of it
 _LENGTH_DIGITS = 18
 
-Progress = Callable[[float], None]
 """Called with the share that has arrived."""
 
 

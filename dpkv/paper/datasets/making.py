@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpkv.errors import ParameterError
-from dpkv.kernels import Float64s, Indices
 from dpkv.paper.datasets import clinic, families
+from dpkv.types import Float64s, Indices
 from dpkv.validation import whole_number
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from dpkv.errors import DatasetError, ParameterError
-from dpkv.kernels import Float64s
+from dpkv.types import Float64s
 
 PAPER_TABLES = ("lifesci", "house_rgb_unique", "europediff", "mopsi_finland")
 FOLDER_VARIABLE = "DPKV_DATA"

@@ -17,11 +17,11 @@ import numpy as np
 
 from dpkv.domain import Box
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Floats, Integers
 from dpkv.mechanisms import Forgy, Gupt, KVariates, Mechanism, Neighbours, Published
 from dpkv.noise import SeededEntropy
 from dpkv.records import run_on_points
 from dpkv.seeding import potential
+from dpkv.types import Float64s, Floats, Integers
 
 CERTIFIED, PRINTED, RECOMPUTED = "certified", "printed", "recomputed"
 FORGY, GUPT, GUPT_THIRD = "forgy-dp", "gupt", "gupt-third"

@@ -17,13 +17,13 @@ import numpy as np
 
 from dpkv.engine import LocalTransport, Node, Peers, dk_protected, kmeans_parallel
 from dpkv.engine.shards import Records, simulated_secret
-from dpkv.kernels import Float64s
 from dpkv.paper.datasets.families import Labelled, hyperrectangles, moved
 from dpkv.paper.datasets.recipes import load_paper_table
 from dpkv.paper.studies.drawing import COLORS, SERIES, canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
 from dpkv.seeding import assign, kmeans_plusplus, potential
+from dpkv.types import Float64s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,6 @@ import numpy as np
 
 from dpkv.calibration import calibrate, certify, uniform_pick_ceiling
 from dpkv.domain import Box, data_domain
-from dpkv.kernels import Float64s
 from dpkv.paper.datasets.clinic import clinic_patients
 from dpkv.paper.datasets.recipes import load_paper_table
 from dpkv.paper.extent import enclosing_radius
@@ -43,6 +42,7 @@ from dpkv.paper.studies.contest import (
 from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
+from dpkv.types import Float64s
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

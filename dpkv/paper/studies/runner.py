@@ -23,11 +23,11 @@ import numpy as np
 from dpkv import __version__
 from dpkv.errors import UsageError
 from dpkv.paper.studies.study import Case, Figures, Spec, Study, Summary, digest_of
+from dpkv.types import StageProgress
 
 CASES = "cases.jsonl"
 _MINUTE, _HOUR = 60.0, 3600.0
 
-Progress = Callable[[str, float], None]
 """Called with what is being done, how long it may still take, and the share that is done."""
 
 
@@ -81,7 +81,7 @@ def run_cases(
     study: Study,
     settings: Any,
     log: CaseLog,
-    progress: Progress | None = None,
+    progress: StageProgress | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> dict[str, Figures]:

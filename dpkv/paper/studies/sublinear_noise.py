@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpkv.calibration import certify, uniform_pick_ceiling
-from dpkv.kernels import Float64s
 from dpkv.paper.datasets.families import hyperrectangles
 from dpkv.paper.extent import enclosing_radius
 from dpkv.paper.published import published_eps_tilde
@@ -24,6 +23,7 @@ from dpkv.paper.randomized import estimate, random_neighbourhoods
 from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
+from dpkv.types import Float64s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

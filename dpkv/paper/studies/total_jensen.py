@@ -19,12 +19,12 @@ from scipy.optimize import minimize
 
 from dpkv.distortions import Generator, TotalJensen, burg, negative_entropy, squared_norm
 from dpkv.domain import Box
-from dpkv.kernels import Float64s
 from dpkv.paper.datasets.families import positive
 from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
 from dpkv.seeding import ProductLaplace, assign, forgy, kmeans_plusplus, kvariates, potential
+from dpkv.types import Float64s
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

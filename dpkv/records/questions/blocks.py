@@ -19,11 +19,11 @@ import numpy as np
 from dpkv.accounting import Neighbours, Step, laplace_step
 from dpkv.errors import UsageError
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Integers
 from dpkv.noise import Entropy
 from dpkv.records.questions.question import Question, Records, log_laplace
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd
+from dpkv.types import Float64s, Integers
 
 _LLOYD_STEPS = 20
 

@@ -18,13 +18,13 @@ from fractions import Fraction
 import numpy as np
 
 from dpkv.accounting import Neighbours, Step, laplace_step
-from dpkv.kernels import Float64s, Integers
 from dpkv.records.block import Block
 from dpkv.records.partition import partition_of
 from dpkv.records.passes import PLACE_UNIT
 from dpkv.records.questions.projection import PublicMap
 from dpkv.records.questions.question import NoisySums
 from dpkv.records.questions.tree import Tree
+from dpkv.types import Float64s, Integers
 
 __all__ = ["PLACE_UNIT", "CellCounts", "CellPlaces", "cells_step", "places_step", "scale_for"]
 

@@ -15,9 +15,9 @@ import numpy as np
 from dpkv import kernels
 from dpkv.accounting import Neighbours, Step, laplace_step
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Integers
 from dpkv.records.block import Block
 from dpkv.records.questions.question import NoisySums
+from dpkv.types import Float64s, Integers
 
 
 def _totals(block: Block, centers: Integers) -> tuple[Integers, Integers]:

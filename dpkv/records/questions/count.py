@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpkv.accounting import Neighbours, Step, laplace_step
-from dpkv.kernels import Float64s, Integers
 from dpkv.records.block import Block
 from dpkv.records.questions.question import NoisySums
+from dpkv.types import Float64s, Integers
 
 
 @dataclass(frozen=True, eq=False)

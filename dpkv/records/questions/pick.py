@@ -33,11 +33,11 @@ from dpkv.accounting import Neighbours, Step, laplace_step
 from dpkv.accounting.theorem_a import round_costs
 from dpkv.errors import UsageError
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Integers
 from dpkv.noise import Entropy
 from dpkv.records.block import Block
 from dpkv.records.questions.question import Question, Records, log_tanh_half
 from dpkv.seeding.exact import ExactDistances
+from dpkv.types import Float64s, Integers
 
 PickProof = Literal["theorem-a", "local", "published"]
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv.grid import Grid
-from dpkv.kernels import Float64s, Integers
 from dpkv.seeding.nearest import row_chunks
+from dpkv.types import Float64s, Integers
 
 _BITS = 12
 _REACH = 2.0  # of a projected column, in standard deviations of a uniform point of the domain

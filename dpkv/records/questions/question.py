@@ -18,9 +18,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dpkv.accounting import Neighbours, Step
-from dpkv.kernels import Float64s, Integers
 from dpkv.noise import Entropy
 from dpkv.records.block import Block
+from dpkv.types import Float64s, Integers
 
 Part = TypeVar("Part")
 

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.accounting import Neighbours, Step, gaussian_step, laplace_step
-from dpkv.kernels import Float64s, Integers
 from dpkv.records.block import Block
 from dpkv.records.partition import mapped_points
 from dpkv.records.passes import nearest_labels, norm_histograms, residual_sums
 from dpkv.records.questions.cells import scale_for
 from dpkv.records.questions.projection import PublicMap
 from dpkv.records.questions.question import NoisySums
+from dpkv.types import Float64s, Integers
 
 _PARTS = 16  # fixed, so that memory does not depend on the number of threads
 

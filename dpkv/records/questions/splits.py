@@ -20,7 +20,6 @@ from functools import partial
 import numpy as np
 
 from dpkv.accounting import Neighbours, Step
-from dpkv.kernels import Float64s, Integers
 from dpkv.noise import Entropy
 from dpkv.records.block import Block
 from dpkv.records.partition import partition_of
@@ -28,6 +27,7 @@ from dpkv.records.questions.certificate import TreeTest
 from dpkv.records.questions.projection import PublicMap
 from dpkv.records.questions.question import Question, Records
 from dpkv.records.questions.tree import LEAF, Halving, Level, Tree, Truths, whole_space
+from dpkv.types import Float64s, Integers
 
 MOST_CELLS = 1 << 18
 _MOST_FIRST_LEVELS = 16

@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.kernels import Integers
 from dpkv.records.questions.projection import PublicMap
+from dpkv.types import Integers
 
 LEAF = -1
 Truths = NDArray[np.bool_]
