@@ -34,7 +34,7 @@ from dpkv.engine import (
 )
 from dpkv.engine.dask_engine import dask_transport
 from dpkv.engine.requests import Describe
-from dpkv.engine.shards import Records, load_all
+from dpkv.engine.shards import ShardRecords, load_all
 
 N_RECORDS, N_FEATURES, N_CLUSTERS, N_SHARDS = 2_000_000, 15, 10, 8
 _TURNS, _QUESTIONS = 7, 50
@@ -51,7 +51,7 @@ def clustered(n_records: int) -> np.ndarray:
 def local_peers(records: np.ndarray) -> Peers:
     """Return nodes that hold the records in consecutive shards."""
     parts = np.array_split(records, N_SHARDS)
-    return Peers(LocalTransport([Node(Records(part, part)) for part in parts]))
+    return Peers(LocalTransport([Node(ShardRecords(part, part)) for part in parts]))
 
 
 def turn_by_turn(*sides: Callable[[int], object]) -> list[float]:

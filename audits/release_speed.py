@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 
 import dpkv
-from dpkv.audits.losses import exact_losses, round_factors, tried_replacements
+from dpkv.audits.losses import exact_losses, list_replacements, round_factors
 from dpkv.domain import Domain
-from dpkv.mechanisms import Algorithm0, calibrated
+from dpkv.mechanisms import Algorithm0, calibrate_mechanism
 from dpkv.noise import SeededEntropy
 from dpkv.records import run_on_points
 
@@ -44,7 +44,9 @@ def prepared(n_records: int, n_features: int, k: int) -> tuple[Algorithm0, np.nd
     """Return the certified mechanism at eps = 1 and the records on its grid."""
     grid = Domain.bounded((-1, 1), n_features).grid()
     points = grid.quantise(clustered(n_records, n_features, k)).astype(np.int32)
-    mechanism = calibrated("kvariates", Decimal(1), n_records=n_records, n_clusters=k, grid=grid)
+    mechanism = calibrate_mechanism(
+        "kvariates", Decimal(1), n_records=n_records, n_clusters=k, grid=grid
+    )
     assert isinstance(mechanism, Algorithm0)
     return mechanism, points
 
@@ -98,7 +100,7 @@ def measured() -> dict[str, dict[str, float]]:
     """Return the figures of both comparisons."""
     mechanism, points = prepared(169_308, 2, 8)
     output = mechanism.grid.clip(run_on_points(mechanism, points, SeededEntropy(0)).centers)
-    tried = tried_replacements(mechanism.grid, output, N_REPLACEMENTS)
+    tried = list_replacements(mechanism.grid, output, N_REPLACEMENTS)
     losses = timed(
         lambda: exact_losses(mechanism, points, output, tried),
         lambda: numpy_losses(mechanism, points, output, tried[::NUMPY_SHARE]),

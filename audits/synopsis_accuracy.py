@@ -35,7 +35,7 @@ import numpy as np
 import dpkv
 from dpkv.domain import Box
 from dpkv.kernels import integer_clusters
-from dpkv.mechanisms import Neighbours, calibrated
+from dpkv.mechanisms import Neighbours, calibrate_mechanism
 from dpkv.mechanisms.synopsis import WeightedPoints
 from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.noise import SeededEntropy
@@ -127,7 +127,7 @@ def released(
     """Return the centers of a mechanism of dpkv, by the code of a release."""
     d = values.shape[1]
     grid = Box((-1.0,) * d, (1.0,) * d).grid()
-    mechanism = calibrated(
+    mechanism = calibrate_mechanism(
         name,
         Decimal(eps),
         n_records=len(values),

@@ -75,14 +75,14 @@ class IteratorStream:
             raise TableError(f"{self.name} can be read only once: give a new iterator.")
         items, self._items = self._items, None
         empty = True
-        for chunk in gathered(items):
+        for chunk in gather_rows(items):
             empty = False
             yield as_records(chunk).astype(np.float64, copy=False)
         if empty:
             raise TableError(f"{self.name} has no rows: it must hold at least one record.")
 
 
-def gathered(items: Iterable[ArrayLike], *, lenient: bool = False) -> Iterator[Float64s]:
+def gather_rows(items: Iterable[ArrayLike], *, lenient: bool = False) -> Iterator[Float64s]:
     """Yield chunks of fresh rows from an iterable of rows, of matrices, or of both.
 
     ``lenient`` takes what is no number for a missing one.
@@ -124,7 +124,7 @@ def _as_block(item: ArrayLike, width: int | None, *, lenient: bool) -> Float64s:
     return block
 
 
-def peeked(items: Iterator[ArrayLike]) -> tuple[int, Iterator[ArrayLike]]:
+def peek(items: Iterator[ArrayLike]) -> tuple[int, Iterator[ArrayLike]]:
     """Return how wide the rows are, and the items from the first one on."""
     for item in items:
         return _as_block(item, None, lenient=True).shape[1], chain([item], items)

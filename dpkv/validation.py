@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpkv import kernels
 from dpkv.errors import ParameterError, TableError
-
-Records = NDArray[np.floating[Any]]
+from dpkv.types import Floats
 
 LARGEST_MAGNITUDE = float(2**53)
 """Beyond it float64 cannot tell neighbouring whole numbers apart; below it no square overflows."""
@@ -156,12 +155,12 @@ def cluster_count(n_clusters: SupportsIndex, n_records: int, name: str = "n_clus
     return k
 
 
-def usable_numbers(values: Records) -> NDArray[np.bool_]:
+def usable_numbers(values: Floats) -> NDArray[np.bool_]:
     """Tell which numbers a record may hold: not NaN, not infinite, not beyond ±2^53."""
     return np.asarray(np.abs(values) <= LARGEST_MAGNITUDE)
 
 
-def fill_unusable(values: Records, fill: NDArray[np.float64]) -> int:
+def fill_unusable(values: Floats, fill: NDArray[np.float64]) -> int:
     """Replace every row with an unusable number by ``fill``; return how many there were."""
     rows = ~usable_numbers(values).all(axis=1)
     values[rows] = fill
@@ -196,7 +195,7 @@ def _number(cell: Any) -> float:
         return math.nan
 
 
-def as_records(data: ArrayLike) -> Records:
+def as_records(data: ArrayLike) -> Floats:
     """Return ``data`` as a finite, C-ordered float32 or float64 matrix, copied only if needed."""
     array = _as_matrix(data)
     magnitude = kernels.largest_magnitude(array)
@@ -210,7 +209,7 @@ def as_records(data: ArrayLike) -> Records:
     return array
 
 
-def _as_matrix(data: ArrayLike, *, lenient: bool = False) -> Records:
+def _as_matrix(data: ArrayLike, *, lenient: bool = False) -> Floats:
     try:
         if lenient and np.ma.isMaskedArray(data):
             data = np.ma.filled(data.astype(object), None)

@@ -48,7 +48,7 @@ def gaussian_step(name: str, sensitivity_squared: int, scale: float, times: int 
     return Step(name, None, times, rho=rho)
 
 
-def gathered(schedule: Iterable[Step]) -> tuple[Step, ...]:
+def gather_steps(schedule: Iterable[Step]) -> tuple[Step, ...]:
     """Return the steps of a schedule, equal ones counted, in the order in which they first come."""
     times: dict[Step, int] = {}
     for _, run in groupby(schedule, key=id):  # a step that is repeated at once is hashed once

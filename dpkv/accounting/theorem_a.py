@@ -66,10 +66,10 @@ class AmplifiedCertificate:
 
     def sigma(self, diam1: float) -> float:
         """Return the noise's standard deviation for a domain of this L1 diameter, rounded up."""
-        return rounded_sigma(diam1, self.eps_tilde)
+        return round_sigma(diam1, self.eps_tilde)
 
 
-def rounded_sigma(diam1: float, eps_tilde: float) -> float:
+def round_sigma(diam1: float, eps_tilde: float) -> float:
     """Return sqrt(2) diam1 / eps~, rounded up; no noise for a domain that is a point."""
     if diam1 == 0.0:
         return 0.0

@@ -66,14 +66,14 @@ class FloatEntropy(OperatingSystemEntropy):
         return values + noise  # type: ignore[return-value]
 
 
-def planted(
+def plant_fault(
     name: str, eps: Decimal, *, n_records: int, n_clusters: int, domain: Domain, gamma: float
 ) -> Fault:
     """Return the fault of that name, in the place of a mechanism calibrated for ``eps``."""
     if name not in FAULTS:
         raise ParameterError("plant", f"one of {', '.join(FAULTS)}", name)
     grid = domain.grid()
-    sound = KVariates.calibrated(
+    sound = KVariates.calibrate(
         eps, n_records=n_records, n_clusters=n_clusters, grid=grid, gamma=gamma
     )
     if name.startswith("synopsis-"):
@@ -83,12 +83,12 @@ def planted(
     if name == "no-smoothing":
         return Fault(name, _unsmoothed(sound))
     if name == "papers-eps-tilde":
-        return Fault(name, Published.calibrated(PAPERS_EPS_TILDE, n_clusters=n_clusters, grid=grid))
+        return Fault(name, Published.calibrate(PAPERS_EPS_TILDE, n_clusters=n_clusters, grid=grid))
     if name == "float-noise":
         return Fault(name, sound, FloatEntropy)
     # In few columns the swapped split happens to spend less than it claims.
     wide = Box((0.0,) * _WIDE, (1.0,) * _WIDE) if domain.n_features < _WIDE else domain
-    return Fault(name, swapped_split(eps, n_clusters=n_clusters, domain=wide))
+    return Fault(name, swap_split(eps, n_clusters=n_clusters, domain=wide))
 
 
 class _LongestResiduals(NormHistograms):
@@ -122,7 +122,7 @@ class _DataRadius(Synopsis):
             _LongestResiduals(clusters, before.centers, nothing, noise.gaussian, noise.norm_scale)
         )
         unpulled = np.zeros(len(radii))
-        return refine.moved_centers(ask, clusters, before, radii, unpulled, noise, self.grid)
+        return refine.move_centers(ask, clusters, before, radii, unpulled, noise, self.grid)
 
 
 class _NoDecayTest(TreeTest):
@@ -144,12 +144,12 @@ class _NoDecay(Synopsis):
 
 def _faulty_synopsis(name: str, eps: Decimal, *, n_clusters: int, domain: Domain) -> Synopsis:
     grid, relation = domain.grid(), Neighbours.REPLACE_ONE
-    sound = Synopsis.calibrated(eps, n_clusters=n_clusters, grid=grid, neighbours=relation)
+    sound = Synopsis.calibrate(eps, n_clusters=n_clusters, grid=grid, neighbours=relation)
     if name == "synopsis-radius":
         return _DataRadius(**_fields(sound))
     if name == "synopsis-decay":
         return _NoDecay(**_fields(sound))
-    once = Synopsis.calibrated(
+    once = Synopsis.calibrate(
         eps, n_clusters=n_clusters, grid=grid, neighbours=Neighbours.ADD_REMOVE
     )
     return replace(once, neighbours=relation, root_scale=None)
@@ -163,13 +163,13 @@ def _unsmoothed(sound: KVariates) -> Algorithm0:
     return Laplace(sound.n_clusters, sound.grid, sound.neighbours, sound.noise_scale)
 
 
-def swapped_split(eps: Decimal, *, n_clusters: int, domain: Domain) -> Lloyd:
+def swap_split(eps: Decimal, *, n_clusters: int, domain: Domain) -> Lloyd:
     """Return DPLloyd whose counts got the budget of the sums, and sums that of one column.
 
     The split is one share for the counts and one for each of the d columns of the sums; unpacked in
     the wrong order, each column gets the counts' share.
     """
-    right = Lloyd.calibrated(
+    right = Lloyd.calibrate(
         eps, n_clusters=n_clusters, grid=domain.grid(), neighbours=Neighbours.REPLACE_ONE
     )
     counts, sums = (float(step.eps or 0) for step in right.steps())

@@ -194,7 +194,7 @@ def round_factors(
     return weights, likelihoods
 
 
-def tried_replacements(grid: Grid, output: Integers, n_points: int = 256) -> Integers:
+def list_replacements(grid: Grid, output: Integers, n_points: int = 256) -> Integers:
     """Return public points to replace records by: corners, the output itself, and a spread.
 
     Depends on the grid and the output alone.

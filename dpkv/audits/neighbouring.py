@@ -12,7 +12,7 @@ from decimal import Decimal
 import numpy as np
 
 from dpkv.domain import Box, Domain, L1Ball
-from dpkv.mechanisms import MECHANISMS, Mechanism, Neighbours, calibrated
+from dpkv.mechanisms import MECHANISMS, Mechanism, Neighbours, calibrate_mechanism
 from dpkv.noise import Entropy
 from dpkv.types import Integers
 
@@ -35,7 +35,7 @@ class Wanted:
 
     def __call__(self, points: Integers) -> Mechanism:
         """Return the mechanism that would be run on a table."""
-        return calibrated(
+        return calibrate_mechanism(
             self.name,
             self.eps,
             n_records=len(points),

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from dpkv.audits.losses import exact_losses, tried_replacements
+from dpkv.audits.losses import exact_losses, list_replacements
 from dpkv.audits.results import DataLoss, SampledBound, WorstCaseLoss
 from dpkv.audits.sampled import Sampler, features, sample_classifier, sample_likelihood
 from dpkv.audits.witness import Witness, loss_bounds, witness_of
@@ -81,13 +81,13 @@ def data_loss(
     of_release = None
     # Moving draws onto a ball merges draws that no formula covers; a box merges only tails.
     if released is not None and isinstance(mechanism.grid, BoxGrid):
-        tried = tried_replacements(mechanism.grid, released)
+        tried = list_replacements(mechanism.grid, released)
         of_release = exact_losses(mechanism, points, released, tried).largest
     losses = []
     for child in np.random.SeedSequence(effort.seed).spawn(effort.simulated_losses):
         # Clamping to a box changes no loss.
         output = run_on_points(mechanism, points, SeededEntropy(child)).centers
-        tried = tried_replacements(mechanism.grid, output, _LOSS_REPLACEMENTS)
+        tried = list_replacements(mechanism.grid, output, _LOSS_REPLACEMENTS)
         losses.append(exact_losses(mechanism, points, output, tried).largest)
         progress(len(losses) / effort.simulated_losses)
     return DataLoss(

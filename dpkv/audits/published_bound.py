@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from dpkv.audits.results import PublishedBound
-from dpkv.paper.duals import WeightedPoints
+from dpkv.paper.duals import WeightedRecords
 from dpkv.paper.monotonicity import exact_monotonicity
 from dpkv.paper.published import likelihood_ratio_bound
 from dpkv.paper.spread import exact_remaining
@@ -83,7 +83,7 @@ def bound_of(instance: Instance) -> float:
     """Return the published bound for the instance's table, R being the cube's diameter."""
     d = instance.table.shape[1]
     distinct, counts = np.unique(instance.table, axis=0, return_counts=True)
-    data = WeightedPoints(distinct, counts.astype(np.float64))
+    data = WeightedRecords(distinct, counts.astype(np.float64))
     if data.size < instance.n_clusters + 1:
         return math.inf
     remaining = exact_remaining(data, instance.n_clusters - 1)

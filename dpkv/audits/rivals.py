@@ -32,11 +32,11 @@ from dpkv.mechanisms import (
     Neighbours,
     Published,
     as_neighbours,
-    calibrated,
+    calibrate_mechanism,
 )
 from dpkv.noise import SeededEntropy
 from dpkv.records import run_on_points
-from dpkv.releases.produce import restored
+from dpkv.releases.produce import restore_centers
 from dpkv.seeding import estimate_optimum, kmeans_plusplus, lloyd, potential
 from dpkv.seeding.nearest import row_chunks
 from dpkv.types import Float64s, Floats, Integers
@@ -68,11 +68,11 @@ class Terms:
 
     def to_working(self, points: Integers) -> Float64s:
         """Return points of the grid in working coordinates."""
-        return np.asarray(self.domain.to_working(restored(self.grid, self.domain, points)))
+        return np.asarray(self.domain.to_working(restore_centers(self.grid, self.domain, points)))
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class Contest:
     """Records on the domain's grid, the same points in working coordinates, and the terms."""
 
     points: NDArray[np.int32]
@@ -115,7 +115,7 @@ class Outcome:
 
 EpsTilde = Mapping[tuple[str | float, int], float | None] | Callable[[str, int], float | None]
 """eps~ of the published calibration for (eps, k); None where it is undefined."""
-Finder = Callable[[Problem, Run, np.random.SeedSequence], Float64s]
+Finder = Callable[[Contest, Run, np.random.SeedSequence], Float64s]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Contender:
     note: str = ""
 
 
-def attempt(problem: Problem, contenders: Mapping[str, Contender], run: Run) -> Outcome:
+def attempt(problem: Contest, contenders: Mapping[str, Contender], run: Run) -> Outcome:
     """Run a rival and measure its centers. What it raises becomes the reason of its failure."""
     try:
         find = contenders[run.rival].find
@@ -139,7 +139,7 @@ def attempt(problem: Problem, contenders: Mapping[str, Contender], run: Run) -> 
         return Outcome(None, reason_of(error))
 
 
-def _sane(problem: Problem, run: Run, centers: Float64s) -> Float64s:
+def _sane(problem: Contest, run: Run, centers: Float64s) -> Float64s:
     """Refuse what cannot be centers of these records, such as other units than theirs."""
     expected = (run.k, problem.terms.domain.n_features)
     if centers.shape != expected:
@@ -176,14 +176,14 @@ def _place(trace: TracebackType | None) -> str:
 # -- dpkv's mechanisms ----------------------------------------------------------------------------
 
 
-def _released(problem: Problem, mechanism: Mechanism, seed: np.random.SeedSequence) -> Float64s:
+def _released(problem: Contest, mechanism: Mechanism, seed: np.random.SeedSequence) -> Float64s:
     """Return what a release would publish: centers clamped to the domain."""
     drawn = run_on_points(mechanism, problem.points, SeededEntropy(seed)).centers
     return problem.terms.to_working(problem.terms.grid.clip(drawn))
 
 
-def _by_name(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
-    mechanism = calibrated(
+def _by_name(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+    mechanism = calibrate_mechanism(
         run.rival,
         _eps(run),
         n_records=len(problem.points),
@@ -195,12 +195,12 @@ def _by_name(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float6
     return _released(problem, mechanism, seed)
 
 
-def _published(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _published(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
     if problem.terms.neighbours is not Neighbours.REPLACE_ONE:
         raise UsageError("the published calibration is for replace-one neighbours only.")
     if run.eps_tilde is None:
         raise UsageError("no eps~ of the published calibration is known.")
-    mechanism = Published.calibrated(run.eps_tilde, n_clusters=run.k, grid=problem.terms.grid)
+    mechanism = Published.calibrate(run.eps_tilde, n_clusters=run.k, grid=problem.terms.grid)
     return _released(problem, mechanism, seed)
 
 
@@ -238,7 +238,7 @@ def _eps(run: Run) -> Decimal:
 # -- diffprivlib ----------------------------------------------------------------------------------
 
 
-def _diffprivlib(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _diffprivlib(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
     """Run diffprivlib's KMeans where it does best: the origin in the middle of the bounds.
 
     There the sensitivity that it uses for sums, the width of a column, is large enough, and noise
@@ -303,16 +303,16 @@ def diffprivlib_spends(n_features: int) -> float:
 # -- without privacy ------------------------------------------------------------------------------
 
 
-def _seeded(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _seeded(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
     centers, _ = kmeans_plusplus(problem.working, run.k, rng=np.random.default_rng(seed))
     return np.asarray(centers)
 
 
-def _seeded_and_moved(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _seeded_and_moved(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
     return np.asarray(lloyd(problem.working, _seeded(problem, run, seed)).centers)
 
 
-def _best(problem: Problem, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _best(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
     rng, records = np.random.default_rng(seed), problem.working
     if len(records) <= OPTIMUM_SAMPLE:
         found = estimate_optimum(records, run.k, restarts=OPTIMUM_RESTARTS, rng=rng)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpkv.accounting.exact import float_above
 from dpkv.audits.conformance import conformance_tests
-from dpkv.audits.faults import Fault, planted
+from dpkv.audits.faults import Fault, plant_fault
 from dpkv.audits.privacy import Calibrator, Effort, data_loss, sampled_bounds, worst_case_loss
 from dpkv.audits.published_bound import published_bound_audit
 from dpkv.audits.report.numbers import lower
@@ -38,7 +38,7 @@ from dpkv.mechanisms import (
     Algorithm0,
     Mechanism,
     Neighbours,
-    calibrated,
+    calibrate_mechanism,
     from_description,
 )
 from dpkv.noise import Entropy, OperatingSystemEntropy
@@ -141,7 +141,7 @@ def _fault(job: Job) -> Planter | None:
         return None
 
     def plant(n_records: int, n_clusters: int) -> Fault:
-        return planted(
+        return plant_fault(
             name,
             job.eps,
             n_records=n_records,
@@ -243,7 +243,7 @@ def _sampled(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
 
 def _calibrator(job: Job, name: str) -> Calibrator:
     grid = job.domain.grid(job.plan.grid_bits)
-    return lambda n_records, n_clusters: calibrated(
+    return lambda n_records, n_clusters: calibrate_mechanism(
         name, job.eps, n_records=n_records, n_clusters=n_clusters, grid=grid, gamma=job.plan.gamma
     )
 

@@ -42,9 +42,9 @@ from dpkv.audits.rivals import (
     PUBLISHED,
     SEEDING,
     Contender,
+    Contest,
     EpsTilde,
     Outcome,
-    Problem,
     Run,
     Terms,
     attempt,
@@ -308,10 +308,10 @@ class _Office:
         return office
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Contest:
         points = np.frombuffer(self.points, np.int32).reshape(self.shape)
         working = np.frombuffer(self.working, np.float64).reshape(self.shape)
-        return Problem(points, working, self.terms)
+        return Contest(points, working, self.terms)
 
     def worker(self) -> Callable[[Run], Outcome]:
         return partial(attempt, self.problem, {one.name: one for one in self.contenders})

@@ -139,7 +139,7 @@ def parse_witness(text: str, path: object) -> Witness:
     return found
 
 
-def rebuilt(witness: Witness) -> Mechanism:
+def rebuild(witness: Witness) -> Mechanism:
     """Return the mechanism that a witness is about."""
     grid = Domain.from_dict(witness.domain).grid(witness.grid_bits)
     return from_description(witness.mechanism, grid)
@@ -147,7 +147,7 @@ def rebuilt(witness: Witness) -> Mechanism:
 
 def loss_bounds(witness: Witness) -> tuple[Decimal, Decimal]:
     """Return bounds of the witness's loss, recomputed."""
-    return _difference(*_both_bounds(witness, rebuilt(witness)))
+    return _difference(*_both_bounds(witness, rebuild(witness)))
 
 
 _Bounds = tuple[Decimal, Decimal]
@@ -181,7 +181,7 @@ def _bounds(
 
 def check_witness(witness: Witness) -> tuple[Check, ...]:
     """Return every check of a witness: its tables, its logarithms, and what it says of eps."""
-    mechanism = rebuilt(witness)
+    mechanism = rebuild(witness)
     points = np.asarray([*witness.common, witness.old, witness.new], dtype=np.int64)
     if points.shape[1] != mechanism.grid.n_features:
         raise UsageError("the witness's points and its bounds differ in columns.")

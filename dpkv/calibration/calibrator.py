@@ -16,7 +16,7 @@ from dpkv.calibration import record
 from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError
 from dpkv.paper import monotonicity, published, randomized, spread
-from dpkv.paper.duals import WeightedPoints
+from dpkv.paper.duals import WeightedRecords
 from dpkv.paper.extent import enclosing_radius
 from dpkv.paper.loops import SpatialBlocks, spatial_blocks
 from dpkv.paper.printed import printed_eps_tilde
@@ -265,7 +265,7 @@ class _Job:
         return result
 
     @cached_property
-    def _data(self) -> WeightedPoints:
+    def _data(self) -> WeightedRecords:
         return collapsed(self._working)
 
     @cached_property
@@ -401,12 +401,12 @@ _ONE_CLUSTER = (
 )
 
 
-def collapsed(points: Float64s) -> WeightedPoints:
+def collapsed(points: Float64s) -> WeightedRecords:
     """Return the distinct points with their counts, where finding them is cheap."""
     if points.shape[1] > _COLLAPSED_FEATURES and len(points) > _COLLAPSED_RECORDS:
-        return WeightedPoints(points, np.ones(len(points)))
+        return WeightedRecords(points, np.ones(len(points)))
     distinct, counts = np.unique(points, axis=0, return_counts=True)
-    return WeightedPoints(np.ascontiguousarray(distinct), counts.astype(np.float64))
+    return WeightedRecords(np.ascontiguousarray(distinct), counts.astype(np.float64))
 
 
 def _radius(working: Float64s, domain: Domain, convention: record.Convention) -> record.Radius:

@@ -12,7 +12,7 @@ from dpkv.cli import options, output
 from dpkv.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dpkv.paper.comparison import Entry, Facts
+    from dpkv.paper.comparison import Facts, WrittenFormula
 
 _OPTIONS = {
     "n_clusters": "--k",
@@ -161,7 +161,7 @@ def _result(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _entry(entry: Entry, facts: Facts) -> dict[str, Any]:
+def _entry(entry: WrittenFormula, facts: Facts) -> dict[str, Any]:
     value = entry.value(facts)
     finite = value is not None and math.isfinite(value)
     return {
@@ -203,14 +203,14 @@ def _in_order(names: set[str]) -> list[str]:
     return [option for name, option in _OPTIONS.items() if name in names]
 
 
-def _number(entry: Entry, facts: Facts) -> str:
+def _number(entry: WrittenFormula, facts: Facts) -> str:
     value = entry.value(facts)
     if value is None:
         return "needs " + " ".join(_in_order(set(entry.missing(facts))))
     return f"{value:.6g}"
 
 
-def _cell(entry: Entry, facts: Facts) -> str:
+def _cell(entry: WrittenFormula, facts: Facts) -> str:
     value = entry.value(facts)
     if value is None:
         return entry.text

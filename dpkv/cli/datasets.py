@@ -58,7 +58,7 @@ def _text(path: Path | None) -> str | None:
 
 def path(name: _TableName) -> None:
     """Print where a real table is; it is looked for in DPKV_DATA first, and checked."""
-    from dpkv.paper.datasets.recipes import checked_values, find_table, recipe_of
+    from dpkv.paper.datasets.recipes import find_table, load_checked_values, recipe_of
 
     recipe = recipe_of(name)
     found = find_table(recipe)
@@ -67,7 +67,7 @@ def path(name: _TableName) -> None:
             f"{recipe.file} is not here: dpkv datasets fetch {name} downloads it, and DPKV_DATA "
             "names a folder that holds it."
         )
-    checked_values(recipe, found)
+    load_checked_values(recipe, found)
     output.say(str(found))
 
 
@@ -83,12 +83,12 @@ def fetch(
     The table is kept only if its checksum is right.
     """
     from dpkv.paper.datasets.fetch import fetch as download
-    from dpkv.paper.datasets.recipes import checked_values, data_folder, find_table, recipe_of
+    from dpkv.paper.datasets.recipes import data_folder, find_table, load_checked_values, recipe_of
 
     recipe = recipe_of(name)
     found = find_table(recipe) if folder is None else _within(folder, recipe.file)
     if found is not None:
-        checked_values(recipe, found)
+        load_checked_values(recipe, found)
         output.note(f"{recipe.title} is here already")
         output.say(str(found))
         return

@@ -120,11 +120,11 @@ def verify(as_json: options.AsJson = False) -> None:
 def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     """Return what the ledger calls a table, and its label: a file, a fingerprint or name:NAME."""
     from dpkv.ledger import NAMED
-    from dpkv.releases.api import named_dataset
+    from dpkv.releases.api import name_dataset
 
     path = Path(data)
     if data.startswith(NAMED):
-        return named_dataset(data.removeprefix(NAMED)), data
+        return name_dataset(data.removeprefix(NAMED)), data
     if path.is_file():
         return Watched(path).fingerprint(WORKSPACE), path.name
     known = [account for account in ledger.accounts() if account.dataset.startswith(data)]

@@ -105,9 +105,9 @@ class Job:
     def _finished(self, values: Floats) -> Plan:
         """Return the plan, with the published calibration's eps~ where that is asked for."""
         if self.plan.calibration != "published":
-            from dpkv.releases.produce import settled
+            from dpkv.releases.produce import settle
 
-            return settled(self.plan, len(values))
+            return settle(self.plan, len(values))
         eps_tilde = self._known_eps_tilde()
         if eps_tilde is None:
             eps_tilde = self._calibrated_eps_tilde(values)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dpkv.releases import Charging, ReleaseRecord
 
 
-def account_told(charging: Charging, label: str) -> str:
+def describe_account(charging: Charging, label: str) -> str:
     """Say which account of which ledger: what other folders and accounts spend is not in it."""
     from dpkv.ledger import NAMED
 
@@ -40,7 +40,7 @@ def with_curators_facts(
     return {**json.loads(record.to_json()), "curator_only": facts}
 
 
-def taken_told(taken: Taken) -> str:
+def describe_taken(taken: Taken) -> str:
     """Say what is the calibration's, and which calibration that is."""
     told = [f"table {taken.table.name}"]
     if taken.eps is not None:

@@ -11,7 +11,7 @@ import typer
 
 from dpkv.cli import options, output
 from dpkv.cli.planning import Request, Taken, opened
-from dpkv.cli.provenance import account_told, taken_told, with_curators_facts
+from dpkv.cli.provenance import describe_account, describe_taken, with_curators_facts
 from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import BoundsNotFoundError, UsageError, UserInterruptError
 
@@ -141,15 +141,15 @@ def release(
     Example:  dpkv calibrate patients.csv --eps 1 --bounds=-10,10 && dpkv release --k 4
     """
     from dpkv.ledger import Ledger
-    from dpkv.releases.api import named_dataset
+    from dpkv.releases.api import name_dataset
     from dpkv.releases.charging import Charging
-    from dpkv.releases.produce import carry_out, checked_release_id
-    from dpkv.releases.signing import SigningKey, exposed_to
+    from dpkv.releases.produce import carry_out, check_release_id
+    from dpkv.releases.signing import SigningKey, find_exposure
 
-    name = checked_release_id(release_id)
-    account = None if dataset is None else named_dataset(dataset)
+    name = check_release_id(release_id)
+    account = None if dataset is None else name_dataset(dataset)
     key = None if sign is None else SigningKey.from_pem(sign)
-    if sign is not None and (exposed := exposed_to(sign)) is not None:
+    if sign is not None and (exposed := find_exposure(sign)) is not None:
         _note_warning(exposed)
     target = output.check_new_folder(out)
     _check_export(export_synopsis, mechanism)
@@ -173,7 +173,7 @@ def release(
         else:
             told = [
                 ["budget", _budget_line(charging, done.record, repeated)],
-                ["ledger", account_told(charging, records.label)],
+                ["ledger", describe_account(charging, records.label)],
             ]
             _show(done.record, told, files, job.taken)
         _warn(done.record)
@@ -329,7 +329,7 @@ def _show(
     if record.guarantee.delta > 0:
         eps += f", delta = {plan.delta}"
     rows = [
-        *([["from", taken_told(taken)]] if taken is not None else []),
+        *([["from", describe_taken(taken)]] if taken is not None else []),
         ["centres", f"{plan.k}, by {record.title}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
         *([["protects", f"one row; {SEVERAL_ROWS}"]] if record.guarantee.end_to_end else []),

@@ -21,7 +21,7 @@ import numpy as np
 from dpkv.engine.node import Cuts, Node
 from dpkv.engine.private_plan import PrivatePlan
 from dpkv.engine.requests import Describe, NoisyRecord, NoisySum
-from dpkv.engine.shards import Records
+from dpkv.engine.shards import ShardRecords
 from dpkv.errors import ParameterError, UsageError
 from dpkv.types import Integers
 from dpkv.workspace import write_atomically
@@ -37,7 +37,7 @@ class BoundNode(Node):
 
     def __init__(
         self,
-        records: Records,
+        records: ShardRecords,
         plan: PrivatePlan,
         secret: bytes | None = None,
         *,

@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 from dpkv.engine.node import Node
 from dpkv.engine.requests import Request
-from dpkv.engine.shards import FileShard, Records
+from dpkv.engine.shards import FileShard, ShardRecords
 from dpkv.engine.transport import Failure, answer, opened
 from dpkv.errors import DpkvError, EngineError, ParameterError, UsageError
 from dpkv.validation import positive_finite
@@ -49,7 +49,7 @@ class Tls:
 
 # -- on a worker -----------------------------------------------------------------------------------
 
-Kept = tuple[FileShard, list[int], Records, Node]
+Kept = tuple[FileShard, list[int], ShardRecords, Node]
 """A shard as it was asked for, its file's state, the records and the node."""
 
 _nodes: OrderedDict[FileShard, Kept] = OrderedDict()

@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.engine.shards import Records
+from dpkv.engine.shards import ShardRecords
 from dpkv.errors import UsageError
 from dpkv.grid import Grid
 from dpkv.keyed_noise import SECRET_BYTES, KeyedEntropy
@@ -91,7 +91,7 @@ def check_centers(centers: NDArray[Any], cuts: Cuts, records: NDArray[Any]) -> N
 class Node:
     """Answers requests about its own records. Safe to call from several threads."""
 
-    def __init__(self, records: Records, secret: bytes | None = None) -> None:
+    def __init__(self, records: ShardRecords, secret: bytes | None = None) -> None:
         self.lock = threading.RLock()
         self.working = as_records(records.working)
         self._original = records.original

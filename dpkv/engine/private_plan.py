@@ -91,7 +91,7 @@ class PrivatePlan:
             positive_or_pointless(self.sum_scale, self.grid, "sum_scale")
 
     @classmethod
-    def calibrated(
+    def calibrate(
         cls,
         eps: Decimal,
         *,

@@ -76,7 +76,7 @@ def private_problem(
     peers: Peers, domain: Domain, eps: Decimal, n_clusters: int, *, trusted_coordinator: bool
 ) -> PeerProblem:
     """Return private dk-means++ with the least noise that ``eps`` allows."""
-    plan = PrivatePlan.calibrated(
+    plan = PrivatePlan.calibrate(
         eps,
         n_clusters=n_clusters,
         grid=domain.grid(),

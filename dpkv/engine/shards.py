@@ -23,7 +23,7 @@ from dpkv.workspace import private_folder, write_once
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class ShardRecords:
     """A shard's records: as they are, and in the coordinates that algorithms work in."""
 
     original: Floats
@@ -54,14 +54,14 @@ class FileShard:
     typed: bool = True
     """Whether a person named the columns; names that a table lent them are not shown."""
 
-    def load(self) -> Records:
+    def load(self) -> ShardRecords:
         """Read the table, bring it into its domain, and keep the part, not the whole."""
         part = self._part(self._whole(), self._labels())
         if self.part is None or isinstance(part.original, np.memmap):
             return part
-        return Records(part.original.copy(), part.working.copy())
+        return ShardRecords(part.original.copy(), part.working.copy())
 
-    def _whole(self) -> Records:
+    def _whole(self) -> ShardRecords:
         source = open_table(self.path, columns=self.columns, header=self.header, typed=self.typed)
         prepared = prepare(
             source,
@@ -70,12 +70,12 @@ class FileShard:
             memory_limit=self.memory_limit,
             workspace=self._workspace,
         )
-        return Records(prepared.table.values, prepared.working)
+        return ShardRecords(prepared.table.values, prepared.working)
 
     def _labels(self) -> Labels | None:
         return None if self.by is None else read_labels(self.path, self.by, self.header)
 
-    def _part(self, whole: Records, labels: Labels | None) -> Records:
+    def _part(self, whole: ShardRecords, labels: Labels | None) -> ShardRecords:
         kept: slice | NDArray[np.int64] = slice(None)
         if self.part is not None:
             number, parts = self.part
@@ -85,7 +85,7 @@ class FileShard:
             if len(labels) != len(whole.working):
                 raise TableError(f"{self.path} was changed while it was read: run again.")
             kept = np.flatnonzero(labels == self.label)
-        part = Records(whole.original[kept], whole.working[kept])
+        part = ShardRecords(whole.original[kept], whole.working[kept])
         if not len(part.working):
             raise TableError(f"{self.path}: shard {self.number + 1} has no records: use fewer.")
         return part
@@ -100,9 +100,9 @@ class FileShard:
     def secret(self) -> bytes:
         """Return what fixes the node's draws; parts of one file have different ones."""
         if self.seed is not None:
-            return simulated_secret(self.seed, self.number)
+            return simulate_secret(self.seed, self.number)
         which = repr((Path(self.path).name, self.by, self.label, self.part)).encode()
-        key = kept_secret(self._workspace)
+        key = load_secret(self._workspace)
         return hashlib.blake2b(which, key=key, digest_size=SECRET_BYTES).digest()
 
     @property
@@ -110,9 +110,9 @@ class FileShard:
         return Path(self.path).resolve().parent / ".dpkv"
 
 
-def load_all(shards: Sequence[FileShard], progress: Progress | None = None) -> list[Records]:
+def load_all(shards: Sequence[FileShard], progress: Progress | None = None) -> list[ShardRecords]:
     """Load shards on this machine, reading a file once for all of its parts."""
-    whole: dict[str, tuple[Records, Labels | None]] = {}
+    whole: dict[str, tuple[ShardRecords, Labels | None]] = {}
     loaded = []
     for number, shard in enumerate(shards):
         if shard.path not in whole:
@@ -123,13 +123,13 @@ def load_all(shards: Sequence[FileShard], progress: Progress | None = None) -> l
     return loaded
 
 
-def simulated_secret(seed: int, number: int) -> bytes:
+def simulate_secret(seed: int, number: int) -> bytes:
     """Return the key of a simulated node: anybody who knows the seed knows it."""
     text = f"simulation {seed} {number}".encode()
     return hashlib.blake2b(text, digest_size=SECRET_BYTES).digest()
 
 
-def kept_secret(workspace: Path) -> bytes:
+def load_secret(workspace: Path) -> bytes:
     """Return the key of a workspace's nodes, made when it is first needed."""
     try:
         path = private_folder(workspace, "keys") / "node.key"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dpkv.errors import BrokenLedgerError, LedgerError
 from dpkv.ledger.entries import BEFORE_THE_FIRST, Entry, entry_digest, fault
-from dpkv.ledger.quotes import Quote, quoted_entries
+from dpkv.ledger.quotes import Quote, find_quotes
 from dpkv.unfinished import remove_abandoned, unfinished_folder
 from dpkv.workspace import check_private, is_own_file, private_folder
 
@@ -84,7 +84,7 @@ class Database:
         A ``thorough`` reading also asks SQLite, and compares the chain with the kept releases.
         """
         with self._failures_told():
-            quotes = quoted_entries(self.workspace) if thorough else ()
+            quotes = find_quotes(self.workspace) if thorough else ()
             chain = self._read_chain(thorough=thorough) if self._is_there() else ()
             self._check_quotes(quotes, chain)
             return chain
@@ -104,7 +104,7 @@ class Database:
         """
         with self._failures_told():
             # Before the chain is read: what is kept by then was charged by then, in any process.
-            quotes = quoted_entries(self.workspace)
+            quotes = find_quotes(self.workspace)
             if not self._is_there():
                 self._check_quotes(quotes, ())
                 self._create()

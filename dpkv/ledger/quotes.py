@@ -30,7 +30,7 @@ class Quote:
     digest: str
 
 
-def quoted_entries(workspace: Path) -> tuple[Quote, ...]:
+def find_quotes(workspace: Path) -> tuple[Quote, ...]:
     """Return what the kept releases quote; files that are no records quote nothing."""
     folder = workspace / RELEASES
     try:

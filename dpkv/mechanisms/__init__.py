@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpkv.mechanisms.mechanism import Outcome as Outcome
     from dpkv.mechanisms.mechanism import Terms as Terms
     from dpkv.mechanisms.private_bounds import PrivateBounds as PrivateBounds
-    from dpkv.mechanisms.registry import calibrated as calibrated
+    from dpkv.mechanisms.registry import calibrate_mechanism as calibrate_mechanism
     from dpkv.mechanisms.registry import check_request as check_request
     from dpkv.mechanisms.registry import describe as describe
     from dpkv.mechanisms.registry import for_terms as for_terms
@@ -45,7 +45,7 @@ _HOME = {
     "dpkv.mechanisms.lloyd": ("Lloyd",),
     "dpkv.mechanisms.mechanism": ("Mechanism", "Noise", "Outcome", "Terms"),
     "dpkv.mechanisms.registry": (
-        "calibrated",
+        "calibrate_mechanism",
         "check_request",
         "describe",
         "for_terms",

@@ -75,12 +75,12 @@ class Gupt(Mechanism):
     def for_terms(cls, terms: Terms) -> Gupt:
         """Return the mechanism that costs at most eps."""
         assert terms.n_records is not None
-        return cls.calibrated(
+        return cls.calibrate(
             terms.eps, n_records=terms.n_records, n_clusters=terms.n_clusters, grid=terms.grid
         )
 
     @classmethod
-    def calibrated(cls, eps: Decimal, *, n_records: int, n_clusters: int, grid: Grid) -> Gupt:
+    def calibrate(cls, eps: Decimal, *, n_records: int, n_clusters: int, grid: Grid) -> Gupt:
         """Return the mechanism that costs at most ``eps``."""
         return cls(
             n_clusters=n_clusters,

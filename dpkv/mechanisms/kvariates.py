@@ -138,7 +138,7 @@ class KVariates(Algorithm0):
     def for_terms(cls, terms: Terms) -> KVariates:
         """Return the mechanism with the least noise that Theorem A allows."""
         assert terms.n_records is not None
-        return cls.calibrated(
+        return cls.calibrate(
             terms.eps,
             n_records=terms.n_records,
             n_clusters=terms.n_clusters,
@@ -147,7 +147,7 @@ class KVariates(Algorithm0):
         )
 
     @classmethod
-    def calibrated(
+    def calibrate(
         cls, eps: Decimal, *, n_records: int, n_clusters: int, grid: Grid, gamma: float
     ) -> KVariates:
         """Return the mechanism with the least noise that Theorem A allows for ``eps``."""
@@ -205,12 +205,12 @@ class Laplace(Algorithm0):
     @classmethod
     def for_terms(cls, terms: Terms) -> Algorithm0:
         """Return the mechanism whose k rounds cost at most eps."""
-        return cls.calibrated(
+        return cls.calibrate(
             terms.eps, n_clusters=terms.n_clusters, grid=terms.grid, neighbours=terms.neighbours
         )
 
     @classmethod
-    def calibrated(
+    def calibrate(
         cls, eps: Decimal, *, n_clusters: int, grid: Grid, neighbours: Neighbours
     ) -> Algorithm0:
         """Return the mechanism whose k rounds cost at most ``eps``."""
@@ -252,7 +252,7 @@ class Published(Algorithm0):
         raise UsageError("the published calibration needs its eps~ first.")
 
     @classmethod
-    def calibrated(cls, eps_tilde: float, *, n_clusters: int, grid: Grid) -> Published:
+    def calibrate(cls, eps_tilde: float, *, n_clusters: int, grid: Grid) -> Published:
         """Return the mechanism at the paper's noise for ``eps_tilde``."""
         positive_finite("eps_tilde", eps_tilde)
         return cls(

@@ -81,7 +81,7 @@ class Lloyd(Mechanism):
     @classmethod
     def for_terms(cls, terms: Terms) -> Lloyd:
         """Return the mechanism that costs at most eps."""
-        return cls.calibrated(
+        return cls.calibrate(
             terms.eps,
             n_clusters=terms.n_clusters,
             grid=terms.grid,
@@ -91,7 +91,7 @@ class Lloyd(Mechanism):
         )
 
     @classmethod
-    def calibrated(
+    def calibrate(
         cls,
         eps: Decimal,
         *,

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dpkv.accounting import Neighbours, Step, cost_of
-from dpkv.accounting.steps import gathered
+from dpkv.accounting.steps import gather_steps
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.errors import ParameterError
 from dpkv.grid import Grid
@@ -158,7 +158,7 @@ class Mechanism(ABC):
 
     def steps(self) -> tuple[Step, ...]:
         """Return what is spent, part by part: the schedule with equal questions counted."""
-        return gathered(self.schedule())
+        return gather_steps(self.schedule())
 
     @abstractmethod
     def noises(self) -> tuple[Noise, ...]:

@@ -50,7 +50,7 @@ class PrivateBounds:
         positive_finite("noise_scale", self.noise_scale)
 
     @classmethod
-    def calibrated(cls, eps: Decimal, *, n_features: int, neighbours: Neighbours) -> PrivateBounds:
+    def calibrate(cls, eps: Decimal, *, n_features: int, neighbours: Neighbours) -> PrivateBounds:
         """Return the mechanism that costs at most ``eps``."""
         changed = neighbours.changed_records * n_features
         return cls(n_features, neighbours, smallest_scale(changed, float_below(eps)))

@@ -118,7 +118,7 @@ def for_terms(name: str, terms: Terms) -> Mechanism:
     return MECHANISMS[name].for_terms(terms)
 
 
-def calibrated(
+def calibrate_mechanism(
     name: str,
     eps: Decimal,
     *,

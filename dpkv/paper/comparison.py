@@ -43,7 +43,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Entry:
+class WrittenFormula:
     """One formula: as written, as computed, and whether it is only an order of magnitude."""
 
     text: str
@@ -73,7 +73,7 @@ class Bound:
 
     algorithm: str
     theorem: str
-    entry: Entry
+    entry: WrittenFormula
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class Comparison:
     label: str
     rival: str
     compared: str
-    theirs: Entry
-    ours: Entry
+    theirs: WrittenFormula
+    ours: WrittenFormula
 
     @property
     def reference(self) -> str:
@@ -93,42 +93,46 @@ class Comparison:
 
 
 BOUNDS = (
-    Bound("k-means++", "thmain", Entry("(2+log k) 8 phi_opt", bounds.kmeans_plusplus_bound)),
+    Bound(
+        "k-means++", "thmain", WrittenFormula("(2+log k) 8 phi_opt", bounds.kmeans_plusplus_bound)
+    ),
     Bound(
         "dk-means++, protected",
         "thDKM",
-        Entry("(2+log k) (10 phi_opt + 6 phi_s^F)", bounds.protected_bound),
+        WrittenFormula("(2+log k) (10 phi_opt + 6 phi_s^F)", bounds.protected_bound),
     ),
     Bound(
         "dk-means++, private",
         "thDKM",
-        Entry("(2+log k) (10 phi_opt + 4 phi_s^F + 2 phi_var)", bounds.private_bound),
+        WrittenFormula("(2+log k) (10 phi_opt + 4 phi_s^F + 2 phi_var)", bounds.private_bound),
     ),
     Bound(
         "sk-means++, as proved",
         "thSKM",
-        Entry("(2+log k) ((10+4 eta) phi_opt + 4 phi_s^probe)", bounds.streaming_bound),
+        WrittenFormula("(2+log k) ((10+4 eta) phi_opt + 4 phi_s^probe)", bounds.streaming_bound),
     ),
     Bound(
         "sk-means++, as printed",
         "thSKM",
-        Entry("(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", bounds.printed_streaming_bound),
+        WrittenFormula(
+            "(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", bounds.printed_streaming_bound
+        ),
     ),
     Bound(
         "ok-means++",
         "thOKM",
-        Entry("(2+log k) (4 + 32/varsigma^2) phi_opt", bounds.online_bound),
+        WrittenFormula("(2+log k) (4 + 32/varsigma^2) phi_opt", bounds.online_bound),
     ),
 )
 """The bounds that follow from `thmain`."""
 
-_DK_MESSAGES = Entry("O(n^2 k)", bounds.dk_communication, order=True)
-_DK_POINTS = Entry("k", bounds.dk_points_shared)
-_DK_BOUND = Entry("(2+log k) (10 phi_opt + 6 phi_s^F)", bounds.protected_bound)
-_KV_BOUND = Entry(
+_DK_MESSAGES = WrittenFormula("O(n^2 k)", bounds.dk_communication, order=True)
+_DK_POINTS = WrittenFormula("k", bounds.dk_points_shared)
+_DK_BOUND = WrittenFormula("(2+log k) (10 phi_opt + 6 phi_s^F)", bounds.protected_bound)
+_KV_BOUND = WrittenFormula(
     "O(log k (phi_opt + m R^2/(eps + log m)^2))", bounds.kvariates_approximation, order=True
 )
-_NONE = Entry("none")
+_NONE = WrittenFormula("none")
 _PARALLEL, _CORESETS, _SHARP = "k-means||", "coresets", "k-means#"
 _ONLINE, _AGGREGATE, _SUBSPACE = "on-line k-means", "sample-aggregate", "subspaces"
 _REFERENCES = {
@@ -146,80 +150,90 @@ COMPARISONS = (
         "1",
         _PARALLEL,
         "communication",
-        Entry("O(n^2 l log phi_1)", bounds.parallel_communication, order=True),
+        WrittenFormula("O(n^2 l log phi_1)", bounds.parallel_communication, order=True),
         _DK_MESSAGES,
     ),
     Comparison(
         "2",
         _PARALLEL,
         "data to compute one centre",
-        Entry("m", bounds.parallel_records_a_center),
-        Entry("<= max_i m/m_i", bounds.dk_records_a_center),
+        WrittenFormula("m", bounds.parallel_records_a_center),
+        WrittenFormula("<= max_i m/m_i", bounds.dk_records_a_center),
     ),
     Comparison(
         "3",
         _PARALLEL,
         "data points shared",
-        Entry("O(l log phi_1)", bounds.parallel_points_shared, order=True),
+        WrittenFormula("O(l log phi_1)", bounds.parallel_points_shared, order=True),
         _DK_POINTS,
     ),
     Comparison(
         "4",
         _PARALLEL,
         _APPROXIMATION,
-        Entry("O(log k phi_opt)", bounds.parallel_approximation, order=True),
+        WrittenFormula("O(log k phi_opt)", bounds.parallel_approximation, order=True),
         _DK_BOUND,
     ),
     Comparison(
         "I",
         _CORESETS,
         "communication",
-        Entry("Omega(nkd/e^4 + n^2 k log nk)", bounds.coreset_communication, order=True),
+        WrittenFormula("Omega(nkd/e^4 + n^2 k log nk)", bounds.coreset_communication, order=True),
         _DK_MESSAGES,
     ),
     Comparison(
         "II",
         _CORESETS,
         "data points shared",
-        Entry("Omega(kd/e^4 + nk log nk)", bounds.coreset_points_shared, order=True),
+        WrittenFormula("Omega(kd/e^4 + nk log nk)", bounds.coreset_points_shared, order=True),
         _DK_POINTS,
     ),
     Comparison(
         "III",
         _CORESETS,
         _APPROXIMATION,
-        Entry("(2+log k) (1+e) 8 phi_opt", bounds.coreset_approximation),
+        WrittenFormula("(2+log k) (1+e) 8 phi_opt", bounds.coreset_approximation),
         _DK_BOUND,
     ),
-    Comparison("i", _SHARP, "time of the outer loop", Entry("identical"), Entry("identical")),
+    Comparison(
+        "i",
+        _SHARP,
+        "time of the outer loop",
+        WrittenFormula("identical"),
+        WrittenFormula("identical"),
+    ),
     Comparison(
         "ii",
         _SHARP,
         _APPROXIMATION,
-        Entry("(2+log k) (1+eta) 32 phi_opt", bounds.sharp_approximation),
-        Entry("(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", bounds.printed_streaming_bound),
+        WrittenFormula("(2+log k) (1+eta) 32 phi_opt", bounds.sharp_approximation),
+        WrittenFormula(
+            "(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", bounds.printed_streaming_bound
+        ),
     ),
-    Comparison("a", _ONLINE, "knowledge required", Entry("a lower bound of phi_opt"), _NONE),
+    Comparison(
+        "a", _ONLINE, "knowledge required", WrittenFormula("a lower bound of phi_opt"), _NONE
+    ),
     Comparison(
         "b",
         _ONLINE,
         _APPROXIMATION,
-        Entry("O(log m phi_opt)", bounds.online_facility_approximation, order=True),
-        Entry("(2+log k) (4 + 32/varsigma^2) phi_opt", bounds.online_bound),
+        WrittenFormula("O(log m phi_opt)", bounds.online_facility_approximation, order=True),
+        WrittenFormula("(2+log k) (4 + 32/varsigma^2) phi_opt", bounds.online_bound),
     ),
-    Comparison("A", _AGGREGATE, "knowledge required", Entry("lambda(phi_opt)"), _NONE),
+    Comparison("A", _AGGREGATE, "knowledge required", WrittenFormula("lambda(phi_opt)"), _NONE),
     Comparison(
         "B",
         _AGGREGATE,
         "noise sigma",
-        Entry("O(lambda k R/eps)", bounds.sample_aggregate_noise, order=True),
-        Entry("O(R/(eps + log m))", bounds.kvariates_noise, order=True),
+        WrittenFormula("O(lambda k R/eps)", bounds.sample_aggregate_noise, order=True),
+        WrittenFormula("O(R/(eps + log m))", bounds.kvariates_noise, order=True),
     ),
     Comparison(
         "C",
         _AGGREGATE,
         _APPROXIMATION,
-        Entry(
+        WrittenFormula(
             "O*(phi_opt + m lambda^2 k R^2/eps^2)",
             bounds.sample_aggregate_approximation,
             order=True,
@@ -230,14 +244,16 @@ COMPARISONS = (
         "alpha",
         _SUBSPACE,
         "assumptions on phi_opt",
-        Entry("several (separability, sizes of clusters, ...)"),
+        WrittenFormula("several (separability, sizes of clusters, ...)"),
         _NONE,
     ),
     Comparison(
         "beta",
         _SUBSPACE,
         _APPROXIMATION,
-        Entry("O*(phi_opt + k m log(m) R^2/eps^2)", bounds.subspace_approximation, order=True),
+        WrittenFormula(
+            "O*(phi_opt + k m log(m) R^2/eps^2)", bounds.subspace_approximation, order=True
+        ),
         _KV_BOUND,
     ),
 )

@@ -49,7 +49,7 @@ Labels = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedPoints:
+class WeightedRecords:
     """Distinct points and how many records lie at each."""
 
     points: Float64s
@@ -86,7 +86,7 @@ class WeightedPoints:
         return result
 
 
-def removed_potential(data: WeightedPoints, centers: Float64s) -> float:
+def removed_potential(data: WeightedRecords, centers: Float64s) -> float:
     """Return the potential of all records but the one that adds most to it."""
     distances = kernels.assign_nearest(data.points, centers)[1]
     weights = data.weights.copy()
@@ -94,7 +94,7 @@ def removed_potential(data: WeightedPoints, centers: Float64s) -> float:
     return float(weights @ distances)
 
 
-def anchored_mean(data: WeightedPoints) -> tuple[Float64s, Float64s]:
+def anchored_mean(data: WeightedRecords) -> tuple[Float64s, Float64s]:
     """Return a record and the mean's offset from it: far from the origin the mean is too coarse."""
     anchor = np.asarray(data.points[0], dtype=np.float64)
     total = np.zeros(len(anchor))
@@ -103,7 +103,7 @@ def anchored_mean(data: WeightedPoints) -> tuple[Float64s, Float64s]:
     return anchor, total / data.n_records
 
 
-def eigenvalue_bound(data: WeightedPoints, n_centers: int, *, removed: bool = True) -> float:
+def eigenvalue_bound(data: WeightedRecords, n_centers: int, *, removed: bool = True) -> float:
     """Return the lower bound by eigenvalues, for centers anywhere; ``removed``: less one record."""
     m = data.n_records
     bound = float(data.eigenvalues[n_centers - 1 :].sum())
@@ -188,13 +188,13 @@ class DualBound:
     largest_gain: float
 
 
-def affordable(data: WeightedPoints) -> bool:
+def affordable(data: WeightedRecords) -> bool:
     """Tell whether the dual can be certified: every block has to be looked at at least once."""
     return data.size / BLOCK * data.points.size < PAIR_BUDGET / 4.0
 
 
 def dual_bound(
-    data: WeightedPoints,
+    data: WeightedRecords,
     blocks: SpatialBlocks,
     centers: Float64s,
     upper: float,
@@ -239,18 +239,18 @@ def dual_bound(
     return max(best, DualBound(value, best.budgets, found.upper), key=lambda bound: bound.value)
 
 
-def _medoids(data: WeightedPoints, centers: Float64s) -> Indices:
+def _medoids(data: WeightedRecords, centers: Float64s) -> Indices:
     """Return the rows of the given records."""
     return np.array([int(SQUARED_EUCLIDEAN.to_center(data.points, c).argmin()) for c in centers])
 
 
-def _certified(data: WeightedPoints, budgets: Float64s, n: int, gain: float) -> float:
+def _certified(data: WeightedRecords, budgets: Float64s, n: int, gain: float) -> float:
     """Return sum w lambda - max lambda - n max g, less a margin for rounding."""
     total = float(data.weights @ budgets)
     return total - float(budgets.max()) - n * gain - SAFETY * (total + n * gain)
 
 
-def _carried_over(data: WeightedPoints, centers: Float64s, rng: np.random.Generator) -> Float64s:
+def _carried_over(data: WeightedRecords, centers: Float64s, rng: np.random.Generator) -> Float64s:
     """Find multipliers on a sample and give every record those of the nearest sampled one.
 
     A multiplier pays when it lies between the distances to the nearest and the second nearest
@@ -273,7 +273,7 @@ def _carried_over(data: WeightedPoints, centers: Float64s, rng: np.random.Genera
 
 
 def _slope(
-    data: WeightedPoints, budgets: Float64s, found: LargestGain, labels: Labels, n: int
+    data: WeightedRecords, budgets: Float64s, found: LargestGain, labels: Labels, n: int
 ) -> Float64s:
     """Return a subgradient of the bound: the records of largest gain, one for each cluster."""
     close = found.values >= _CLOSE * float(found.values.max(initial=0.0))

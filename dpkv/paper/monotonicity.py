@@ -19,7 +19,7 @@ from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.paper.duals import (
     SAFETY,
     DualBound,
-    WeightedPoints,
+    WeightedRecords,
     eigenvalue_bound,
 )
 from dpkv.paper.gains import largest_gain_anywhere
@@ -39,7 +39,7 @@ class Monotonicity:
     method: str
 
 
-def exact_monotonicity(data: WeightedPoints, n_clusters: int) -> Monotonicity:
+def exact_monotonicity(data: WeightedRecords, n_clusters: int) -> Monotonicity:
     """Return the exact maximum over all N and all added points, by looking at every subset.
 
     For fixed N the best x leaves min over sets A of the records outside A at their distance to N,
@@ -98,7 +98,7 @@ def _least_left_by_subset(between, weights, near):  # type: ignore[no-untyped-de
 
 
 def certified_monotonicity(
-    data: WeightedPoints,
+    data: WeightedRecords,
     blocks: Callable[[], SpatialBlocks],
     duals: dict[int, DualBound | None],
     known: dict[int, float] | None = None,
@@ -124,7 +124,7 @@ def certified_monotonicity(
 
 
 def _largest_ratio(
-    data: WeightedPoints,
+    data: WeightedRecords,
     blocks: Callable[[], SpatialBlocks],
     dual: DualBound | None,
     n_centers: int,
@@ -138,14 +138,14 @@ def _largest_ratio(
     return float(ratios.max()) * (1.0 + SAFETY)
 
 
-def _alone(data: WeightedPoints) -> Float64s:
+def _alone(data: WeightedRecords) -> Float64s:
     """Return phi({c}) = phi(mean) + m ||c - mean||^2 for every point c."""
     squared = data.from_mean
     return np.asarray(float(data.weights @ squared) + data.n_records * squared)
 
 
 def _least_left(
-    data: WeightedPoints, blocks: SpatialBlocks, dual: DualBound, n_centers: int, alone: Float64s
+    data: WeightedRecords, blocks: SpatialBlocks, dual: DualBound, n_centers: int, alone: Float64s
 ) -> Float64s:
     """Return, for every c*, the dual bound on phi(N + x)."""
     gain = _every_gain(data, blocks, dual.budgets)
@@ -159,7 +159,7 @@ def _least_left(
     return np.maximum(at_records, total - gain - others - anywhere - margin)
 
 
-def _every_gain(data: WeightedPoints, blocks: SpatialBlocks, budgets: Float64s) -> Float64s:
+def _every_gain(data: WeightedRecords, blocks: SpatialBlocks, budgets: Float64s) -> Float64s:
     """Return g(c) for every point c, or a bound on it from above by its block."""
     in_blocks = blocks.spread_out(budgets)
     largest = in_blocks.max(axis=1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpkv.accounting.theorem_a import rounded_sigma
+from dpkv.accounting.theorem_a import round_sigma
 
 LABEL = "as published: conditional on the data, not an end-to-end guarantee"
 LAPLACE_IS_BETTER = "Laplace mechanism is better here"
@@ -89,7 +89,7 @@ def sigma_kvariates(diam1: float, eps_tilde: float) -> float:
 
 def sigma_laplace(diam1: float, n_clusters: int, eps: float) -> float:
     """Return sigma_2 = 2 sqrt(2) k R / eps, the Laplace mechanism's; rounded up."""
-    return rounded_sigma(n_clusters * diam1, eps)
+    return round_sigma(n_clusters * diam1, eps)
 
 
 @dataclass(frozen=True)

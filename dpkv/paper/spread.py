@@ -23,7 +23,7 @@ from dpkv.errors import ParameterError
 from dpkv.paper.duals import (
     SAFETY,
     DualBound,
-    WeightedPoints,
+    WeightedRecords,
     affordable,
     ascend,
     dual_bound,
@@ -67,7 +67,7 @@ class LeastRemaining:
 
 
 def good_centers(
-    data: WeightedPoints, n_centers: int, rng: np.random.Generator
+    data: WeightedRecords, n_centers: int, rng: np.random.Generator
 ) -> tuple[Float64s, float]:
     """Return records that leave little, and what they leave: Lloyd's means moved to records.
 
@@ -76,7 +76,7 @@ def good_centers(
     sample = data
     if data.size > _SEARCHED:
         rows = np.sort(rng.choice(data.size, _SEARCHED, replace=False))
-        sample = WeightedPoints(data.points[rows], data.weights[rows])
+        sample = WeightedRecords(data.points[rows], data.weights[rows])
     points, weights = sample.points, sample.weights
     best, least = points[:n_centers], math.inf
     for _ in range(_RESTARTS):
@@ -90,7 +90,7 @@ def good_centers(
     return best, least if sample is data else removed_potential(data, best)
 
 
-def exact_remaining(data: WeightedPoints, n_centers: int) -> LeastRemaining:
+def exact_remaining(data: WeightedRecords, n_centers: int) -> LeastRemaining:
     """Return the exact minimum, or refuse with the alternative's name."""
     if data.size <= n_centers:
         return LeastRemaining(0.0, "exact", 0.0)
@@ -109,7 +109,7 @@ def _too_large(reason: str) -> ParameterError:
     )
 
 
-def _exact_single(data: WeightedPoints) -> float:
+def _exact_single(data: WeightedRecords) -> float:
     """Minimise phi({a}) less the record b farthest from a, over all records a.
 
     Without b, phi({a}) = phi_b + (m - 1) ||a - mean_b||^2 around the mean of the others. That is
@@ -127,7 +127,7 @@ def _exact_single(data: WeightedPoints) -> float:
     for row in far:
         weights = data.weights.copy()
         weights[row] -= 1.0
-        rest = WeightedPoints(data.points, weights)
+        rest = WeightedRecords(data.points, weights)
         remaining = float(weights @ rest.from_mean) + (m - 1.0) * rest.from_mean
         lower = np.minimum(lower, remaining)
     least = math.inf
@@ -138,7 +138,7 @@ def _exact_single(data: WeightedPoints) -> float:
     return least
 
 
-def _branch_and_bound(data: WeightedPoints, n_centers: int) -> float:
+def _branch_and_bound(data: WeightedRecords, n_centers: int) -> float:
     """Enumerate the sets that the dual does not rule out."""
     distances = np.stack([SQUARED_EUCLIDEAN.to_center(data.points, p) for p in data.points])
     centers, least = good_centers(data, n_centers, np.random.default_rng(0))
@@ -209,7 +209,7 @@ def _enumerate(  # type: ignore[no-untyped-def]
 
 
 def certified_remaining(
-    data: WeightedPoints,
+    data: WeightedRecords,
     blocks: Callable[[], SpatialBlocks],
     n_centers: int,
     *,

@@ -79,7 +79,7 @@ class Partition:
         return found
 
 
-def mapped_points(block: Block, space: PublicMap) -> Integers:
+def map_points(block: Block, space: PublicMap) -> Integers:
     """Return the rows where cells are made."""
     return block.recall("mapped", space.key, lambda: space.apply(block.points))
 
@@ -88,7 +88,7 @@ def partition_of(block: Block, space: PublicMap, halvings: Sequence[Halving]) ->
     """Return the rows divided among the cells, going on from where an earlier question ended."""
 
     def anew() -> Partition:
-        return Partition(mapped_points(block, space), block.weights)
+        return Partition(map_points(block, space), block.weights)
 
     partition = block.recall("partition", space.key, anew)
     if not partition.follows(halvings):

@@ -21,7 +21,7 @@ from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE, BoundsSource, Plan, check_w
 from dpkv.releases.produce import (
     Release,
     carry_out,
-    checked_release_id,
+    check_release_id,
     published_eps_tilde,
     rehearse,
 )
@@ -114,7 +114,7 @@ def release(
         clamp=clamp,
         invalid=invalid,
     )
-    name = checked_release_id(release_id)
+    name = check_release_id(release_id)
     if workspace is None:
         if release_id is not None or dataset is not None:
             raise ParameterError("workspace", "given with release_id or dataset", None)
@@ -124,7 +124,7 @@ def release(
     if dataset is None:
         account = array_fingerprint(given, ledger.workspace)
     else:
-        account = named_dataset(dataset)
+        account = name_dataset(dataset)
     return carry_out(plan, records, Charging(ledger, account, name))
 
 
@@ -214,7 +214,7 @@ def _planned(
     return records, plan, given
 
 
-def named_dataset(name: str) -> str:
+def name_dataset(name: str) -> str:
     """Return what a ledger calls a data set that goes by a name instead of a fingerprint."""
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise ParameterError("dataset", "a printable name", name)

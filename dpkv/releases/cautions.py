@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpkv.mechanisms import Neighbours
-from dpkv.releases.guarantee import factor_told
+from dpkv.releases.guarantee import describe_factor
 from dpkv.releases.plan import Plan
 from dpkv.releases.produce import assumed_domain, mechanism_of
 
@@ -21,7 +21,7 @@ def cautions(plan: Plan, n_records: int) -> Iterator[str]:
     if plan.exact_eps > _WEAK_EPS:
         yield (
             f"eps = {plan.eps} is above {_WEAK_EPS}, which promises next to nothing: odds may "
-            f"change by a factor of {factor_told(plan)}"
+            f"change by a factor of {describe_factor(plan)}"
         )
     if plan.neighbours is Neighbours.REPLACE_ONE:
         yield from _about_few(plan, n_records)

@@ -75,12 +75,12 @@ def bounds_mechanism(plan: Plan) -> PrivateBounds | None:
     """Return what finds the bounds, where they are found privately."""
     if plan.bounds != "private":
         return None
-    return PrivateBounds.calibrated(
+    return PrivateBounds.calibrate(
         plan.split.parts[0], n_features=len(plan.columns), neighbours=plan.neighbours
     )
 
 
-def uncharged_bounds(plan: Plan, records: Records, entropy: Entropy) -> PaidBounds:
+def find_bounds(plan: Plan, records: Records, entropy: Entropy) -> PaidBounds:
     """Find bounds for a simulation, or for a caller who keeps the account."""
     domain, unsure = _find(plan, records, entropy)
     if domain is None:
@@ -89,7 +89,7 @@ def uncharged_bounds(plan: Plan, records: Records, entropy: Entropy) -> PaidBoun
     return PaidBounds(domain)
 
 
-def charged_bounds(plan: Plan, records: Records, charging: Charging) -> PaidBounds:
+def buy_bounds(plan: Plan, records: Records, charging: Charging) -> PaidBounds:
     """Return the bounds of a release, found when it is first asked for and charged for then."""
     ledger, name = charging.ledger, bounds_id(charging.release_id)
     if ledger.find(name) is None:  # a release that could not go on must not spend the share

@@ -88,7 +88,7 @@ def _statement(plan: Plan, simulated: bool) -> str:
         return _approximate(plan)
     return (
         f"The release is {plan.eps}-differentially private: {_RELATION[plan.neighbours]} changes "
-        f"the probability of any outcome by a factor of at most {factor_told(plan)}."
+        f"the probability of any outcome by a factor of at most {describe_factor(plan)}."
     )
 
 
@@ -97,11 +97,11 @@ def _approximate(plan: Plan) -> str:
     return (
         f"The release is ({plan.eps}, {plan.delta})-differentially private: "
         f"{_RELATION[plan.neighbours]} changes the probability of any outcome by a factor of at "
-        f"most {factor_told(plan)}, and by {plan.delta} beyond it."
+        f"most {describe_factor(plan)}, and by {plan.delta} beyond it."
     )
 
 
-def factor_told(plan: Plan) -> str:
+def describe_factor(plan: Plan) -> str:
     """Return e^eps, with its value where floats have one and four digits tell it from 1."""
     eps = float(plan.eps)
     value = f"{math.exp(eps):.4g}" if eps < _LAST_POWER else ""

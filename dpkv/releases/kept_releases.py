@@ -15,16 +15,16 @@ from dpkv.releases.synopsis import PrivateSynopsis, parse_synopsis
 from dpkv.workspace import RELEASES, private_folder, write_once
 
 
-def stored_path(workspace: Path, release_id: str) -> Path:
+def release_path(workspace: Path, release_id: str) -> Path:
     """Return where a release is kept; its id cannot name another place."""
     if not re.fullmatch(RELEASE_ID, release_id):
         raise UsageError(f"{release_id!r} is no id of a release.")
     return workspace / RELEASES / f"{release_id}.json"
 
 
-def stored_record(workspace: Path, release_id: str) -> ReleaseRecord | None:
+def load_record(workspace: Path, release_id: str) -> ReleaseRecord | None:
     """Return the kept release of that id, if there is one."""
-    path = stored_path(workspace, release_id)
+    path = release_path(workspace, release_id)
     try:
         text = foreign.read_text(path)
     except FileNotFoundError:
@@ -43,13 +43,13 @@ def keep_first(workspace: Path, release_id: str, record: ReleaseRecord) -> Relea
     """Keep a release, and return the one that is kept: another's, if that came first."""
     try:
         private_folder(workspace, RELEASES)
-        write_once(stored_path(workspace, release_id), record.to_json())
+        write_once(release_path(workspace, release_id), record.to_json())
     except OSError as error:
         raise UsageError(
             f"the workspace {workspace} cannot be written ({error.strerror}): release {release_id} "
             "is charged, and asking again with its id will not charge again."
         ) from None
-    kept = stored_record(workspace, release_id)
+    kept = load_record(workspace, release_id)
     assert kept is not None
     return kept
 
@@ -78,7 +78,7 @@ def forget_other_synopses(workspace: Path, record: ReleaseRecord) -> None:
                 path.unlink()
 
 
-def stored_synopsis(workspace: Path, record: ReleaseRecord) -> PrivateSynopsis | None:
+def load_synopsis(workspace: Path, record: ReleaseRecord) -> PrivateSynopsis | None:
     """Return the synopsis of a kept release; None where it has none, or it is gone."""
     if record.synopsis_digest is None or record.release_id is None:
         return None
@@ -95,7 +95,7 @@ def stored_synopsis(workspace: Path, record: ReleaseRecord) -> PrivateSynopsis |
 
 
 def _synopsis_path(workspace: Path, release_id: str, sha256: str) -> Path:
-    path = stored_path(workspace, release_id)
+    path = release_path(workspace, release_id)
     if not re.fullmatch("[0-9a-f]{64}", sha256):
         raise UsageError(f"{sha256!r} is no digest of a synopsis.")
     return path.with_name(f"{release_id}.synopsis-{sha256[:16]}.json")

@@ -120,20 +120,20 @@ class Plan(Frozen):
         one_of("calibration", calibration, CALIBRATIONS)
         _check_published(mechanism, calibration, bounds)
         if iterations is not None:
-            iterations = _checked_iterations(iterations)
+            iterations = _check_iterations(iterations)
         return cls(
             mechanism=mechanism,
-            k=_checked_k(k),
+            k=_check_k(k),
             eps=_plain(exact_eps("eps", eps)),
             delta=_plain(chance),
             columns=publishable_names(columns),
             invalid=one_of("invalid", invalid, ("refuse", "center")),  # type: ignore[arg-type]
             neighbours=relation,
             calibration=calibration,  # type: ignore[arg-type]
-            gamma=_checked_gamma(gamma),
+            gamma=_check_gamma(gamma),
             iterations=iterations,
             bounds=bounds,
-            bounds_share=_checked_share(bounds_share, eps) if bounds == "private" else None,
+            bounds_share=_check_share(bounds_share, eps) if bounds == "private" else None,
             domain=None if domain is None else domain.to_dict(),
             scaled=truth("scaled", scaled),
             clamp=truth("clamp", clamp),
@@ -144,7 +144,7 @@ class Plan(Frozen):
         chance = exact_delta("delta", self.delta)
         check_request(self.mechanism, self.neighbours, self.iterations, chance)
         _check_published(self.mechanism, self.calibration, self.bounds)
-        _checked_k(self.k)
+        _check_k(self.k)
         if self.k * len(self.columns) > MOST_NUMBERS:
             most = MOST_NUMBERS // len(self.columns)
             raise ParameterError("k", f"at most {most} in {len(self.columns)} columns", self.k)
@@ -152,9 +152,9 @@ class Plan(Frozen):
             raise ValueError("eps is not spelled plainly")
         if self.delta != _plain(chance):
             raise ValueError("delta is not spelled plainly")
-        _checked_gamma(self.gamma)
+        _check_gamma(self.gamma)
         if self.iterations is not None:
-            _checked_iterations(self.iterations)
+            _check_iterations(self.iterations)
         printable_names("columns", self.columns)
         if self.domain is not None and Domain.from_dict(self.domain).to_dict() != self.domain:
             raise ValueError("the domain is not spelled plainly")
@@ -165,7 +165,7 @@ class Plan(Frozen):
         if (self.bounds_share is not None) != (self.bounds == "private"):
             raise ValueError("a share for bounds belongs to bounds that are found privately")
         if self.bounds_share is not None:
-            _checked_share(self.bounds_share, self.eps)
+            _check_share(self.bounds_share, self.eps)
         if self.mechanism == AUTO and self.chosen is not None:
             raise ValueError("a reason belongs to a mechanism that was chosen")
         if self.eps_tilde is not None and self.calibration != "published":
@@ -218,21 +218,21 @@ def _plain(number: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _checked_k(k: int) -> int:
+def _check_k(k: int) -> int:
     return whole_number("k", k, at_least=1, at_most=MOST_CENTERS)
 
 
-def _checked_iterations(iterations: int) -> int:
+def _check_iterations(iterations: int) -> int:
     return whole_number("iterations", iterations, at_least=1, at_most=MOST_ITERATIONS)
 
 
-def _checked_gamma(gamma: float) -> float:
+def _check_gamma(gamma: float) -> float:
     if non_negative("gamma", gamma) == 0.0:
         raise ParameterError("gamma", "greater than 0", gamma)
     return float(gamma)
 
 
-def _checked_share(share: float, eps: float | str | Decimal) -> float:
+def _check_share(share: float, eps: float | str | Decimal) -> float:
     if positive_finite("bounds_share", share) >= 1.0 or math.isclose(share, 1.0):
         raise ParameterError("bounds_share", "between 0 and 1", share)
     if _bounds_part(exact_eps("eps", eps), share) == 0:

@@ -45,8 +45,8 @@ from dpkv.releases.canonical import digest
 from dpkv.releases.charged_bounds import (
     PaidBounds,
     bounds_mechanism,
-    charged_bounds,
-    uncharged_bounds,
+    buy_bounds,
+    find_bounds,
 )
 from dpkv.releases.charging import Charging
 from dpkv.releases.guarantee import guarantee, not_protected, warnings_of
@@ -55,8 +55,8 @@ from dpkv.releases.kept_releases import (
     forget_other_synopses,
     keep_first,
     keep_synopsis,
-    stored_record,
-    stored_synopsis,
+    load_record,
+    load_synopsis,
 )
 from dpkv.releases.plan import Plan, check_width
 from dpkv.releases.record import (
@@ -106,7 +106,7 @@ def new_release_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(6)}"
 
 
-def checked_release_id(release_id: str | None) -> str:
+def check_release_id(release_id: str | None) -> str:
     """Return the id to use, refusing one that could not name a file."""
     if release_id is None:
         return new_release_id()
@@ -126,7 +126,7 @@ def carry_out(
     workspace: str | Path = ".dpkv",
 ) -> Release:
     """Charge and release. Without ``charging`` nothing is charged or kept."""
-    plan = settled(plan, len(records.values))
+    plan = settle(plan, len(records.values))
     check_feasible(plan, records)
     if charging is None:
         return _signed(_uncharged(plan, records, OperatingSystemEntropy(), workspace), key)
@@ -134,17 +134,17 @@ def carry_out(
     private = plan.bounds == "private"
     charging.tell(plan)
     if private and ledger.find(name) is None:
-        charged_bounds(plan, records, charging)  # stops here where the noise hides them
+        buy_bounds(plan, records, charging)  # stops here where the noise hides them
     entry = charging.charge(plan, records.label, eps=plan.split.parts[-1], delta=plan.exact_delta)
     noted = ledger.kept(name) is not None  # before looking: whoever notes a release has kept it
-    kept = stored_record(ledger.workspace, name)
+    kept = load_record(ledger.workspace, name)
     if kept is None:
         if noted:
             raise UsageError(
                 f"release {name!r} was made before, and its file is gone from the workspace: "
                 "restore it from a backup, or take a new id."
             )
-        paid = charged_bounds(plan, records, charging) if private else _open_bounds(plan, records)
+        paid = buy_bounds(plan, records, charging) if private else _open_bounds(plan, records)
         produced = _produce(
             plan, records, paid, OperatingSystemEntropy(), ledger.workspace, name, entry
         )
@@ -154,7 +154,7 @@ def carry_out(
     _check_kept(kept, plan, entry, key)
     forget_other_synopses(ledger.workspace, kept)
     ledger.keep(release_id=name, record_digest=digest(kept.canonical()))
-    synopsis = stored_synopsis(ledger.workspace, kept)
+    synopsis = load_synopsis(ledger.workspace, kept)
     return Release(np.asarray(kept.centers), kept, synopsis, charging)
 
 
@@ -178,14 +178,14 @@ def rehearse(
 ) -> Release:
     """Run the same code with seeded draws: no ledger, and nothing that may be released."""
     entropy = SeededEntropy(seed)
-    plan = settled(plan, len(records.values))
+    plan = settle(plan, len(records.values))
     check_feasible(plan, records)
     return _uncharged(plan, records, entropy, workspace)
 
 
 def _uncharged(plan: Plan, records: Records, entropy: Entropy, workspace: str | Path) -> Release:
     private = plan.bounds == "private"
-    found = uncharged_bounds(plan, records, entropy) if private else _open_bounds(plan, records)
+    found = find_bounds(plan, records, entropy) if private else _open_bounds(plan, records)
     return _produce(plan, records, found, entropy, workspace, None, None)
 
 
@@ -253,7 +253,7 @@ def _produce(
     charged = None if mechanism.proof == "published" else plan.split.parts[-1]
     made = mechanism.run(curator_of(mechanism, ArrayRecords(points), entropy, charged=charged))
     released = grid.clip(made.centers) if plan.clamp else made.centers
-    centers = restored(grid, domain, released)
+    centers = restore_centers(grid, domain, released)
     synopsis = None
     if made.cells is not None:
         simulated = not isinstance(entropy, OperatingSystemEntropy)
@@ -281,7 +281,7 @@ def _produce(
     return Release(centers, record, synopsis)
 
 
-def settled(plan: Plan, n_records: int) -> Plan:
+def settle(plan: Plan, n_records: int) -> Plan:
     """Return the plan with a mechanism, where that was left to dpkv: from public facts alone.
 
     Bounds that are found later count as a cube: predictions are relative to the domain.
@@ -302,7 +302,7 @@ def _choice(plan: Plan, n_records: int) -> Choice:
     return choose(_terms(plan, assumed_domain(plan).grid(plan.grid_bits), n_records))
 
 
-def chosen_as_stated(plan: Plan, n_records: int) -> bool:
+def is_chosen_as_stated(plan: Plan, n_records: int) -> bool:
     """Tell whether a plan's reason for its mechanism is what the public facts give."""
     return plan.chosen is None or _choice(plan, n_records) == Choice(plan.mechanism, plan.chosen)
 
@@ -320,7 +320,7 @@ def mechanism_of(plan: Plan, grid: Grid, n_records: int) -> Mechanism:
     if plan.calibration == "published":
         if plan.eps_tilde is None:
             raise UsageError("the published calibration needs its eps~ first.")
-        return Published.calibrated(plan.eps_tilde, n_clusters=plan.k, grid=grid)
+        return Published.calibrate(plan.eps_tilde, n_clusters=plan.k, grid=grid)
     return for_terms(plan.mechanism, _terms(plan, grid, n_records))
 
 
@@ -337,7 +337,7 @@ def _terms(plan: Plan, grid: Grid, n_records: int) -> Terms:
     )
 
 
-def restored(grid: Grid, domain: Domain, points: Int64s) -> Float64s:
+def restore_centers(grid: Grid, domain: Domain, points: Int64s) -> Float64s:
     """Return grid points in the user's coordinates; one inside the grid never leaves the domain.
 
     Depends on the public grid and the points alone.

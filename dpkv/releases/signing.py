@@ -57,7 +57,7 @@ class SigningKey:
         return record.model_copy(update={"signature": signature})
 
 
-def exposed_to(path: Path) -> str | None:
+def find_exposure(path: Path) -> str | None:
     """Return what to say of a key's file that others on the machine can read or replace."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if os.name != "posix" or not mode & 0o077:

@@ -18,7 +18,7 @@ from dpkv.releases.canonical import digest
 from dpkv.releases.files import CONDITIONAL, RECORD_NAMES, SIMULATED
 from dpkv.releases.guarantee import CONDITIONAL as CONDITION
 from dpkv.releases.guarantee import NOT_RELEASABLE, Guarantee
-from dpkv.releases.kept_releases import parse_record, stored_record
+from dpkv.releases.kept_releases import load_record, parse_record
 from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.signing import trusted_here
 from dpkv.releases.synopsis import PrivateSynopsis, parse_synopsis
@@ -92,7 +92,7 @@ def records_of(
 def _kept(synopsis: PrivateSynopsis, workspace: Path | None) -> ReleaseRecord | None:
     if workspace is None or synopsis.release_id is None:
         return None
-    return stored_record(workspace, synopsis.release_id)
+    return load_record(workspace, synopsis.release_id)
 
 
 def _beside(path: Path) -> ReleaseRecord | None:

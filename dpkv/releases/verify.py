@@ -23,12 +23,12 @@ from dpkv.records.questions import N_MAGNITUDES, magnitude_edges
 from dpkv.releases.canonical import digest
 from dpkv.releases.charged_bounds import KeptBounds, bounds_id, bounds_mechanism
 from dpkv.releases.guarantee import guarantee, not_protected, warnings_of
-from dpkv.releases.kept_releases import stored_record
+from dpkv.releases.kept_releases import load_record
 from dpkv.releases.plan import Plan
 from dpkv.releases.produce import (
-    chosen_as_stated,
+    is_chosen_as_stated,
     mechanism_of,
-    restored,
+    restore_centers,
     spent,
     total_cost,
 )
@@ -166,7 +166,7 @@ class _Verification:
     def described(self) -> str:
         record, plan, mechanism = self.record, self.record.plan, self.mechanism
         _must(mechanism.name == plan.mechanism, "the mechanism is not the plan's")
-        stated = chosen_as_stated(plan, record.n_records or 1)
+        stated = is_chosen_as_stated(plan, record.n_records or 1)
         _must(stated, "the mechanism is not the one that would be chosen")
         _must(mechanism.n_clusters == plan.k, "k is not the plan's")
         _must(
@@ -223,7 +223,7 @@ class _Verification:
         _must(record.clamped == record.plan.clamp, "clamping is misstated")
         if record.clamped:
             _must(bool((self.grid.clip(points) == points).all()), "a centre is out of bounds")
-        values = restored(self.grid, self.domain, points)
+        values = restore_centers(self.grid, self.domain, points)
         same = np.array_equal(values, np.asarray(record.centers, dtype=np.float64))
         _must(same, "the centres are not those of the grid")
         return f"{record.plan.k} points of the public grid"
@@ -332,7 +332,7 @@ class _Verification:
             raise _UnknownError("the record has no id: it was never kept")
         if self.workspace is None:
             raise _UnknownError("no workspace here")
-        kept = stored_record(self.workspace, name)
+        kept = load_record(self.workspace, name)
         if kept is None:
             raise _UnknownError("the workspace keeps no release of this id")
         _must(kept == self.record, "the release that the workspace keeps differs")

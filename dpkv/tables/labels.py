@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpkv.errors import DpkvError, TableError
 from dpkv.tables.csvfile import CsvSource
 from dpkv.tables.naming import choose_columns
-from dpkv.tables.parquet import opened_parquet
+from dpkv.tables.parquet import open_parquet
 from dpkv.tables.table import is_parquet, open_table, unreadable
 
 Labels = NDArray[np.object_]
@@ -21,7 +21,7 @@ def column_names(path: str | Path, header: bool | None = None) -> tuple[str, ...
     path = Path(path)
     try:
         if path.is_file() and is_parquet(path):
-            return choose_columns(path, opened_parquet(path)[2], None, public=True)
+            return choose_columns(path, open_parquet(path)[2], None, public=True)
     except OSError as error:
         raise unreadable(path, error) from None
     return open_table(path, header=header).columns
@@ -32,7 +32,7 @@ def read_labels(path: str | Path, column: str, header: bool | None = None) -> La
     path = Path(path)
     try:
         if path.is_file() and is_parquet(path):
-            choose_columns(path, opened_parquet(path)[2], [column], public=True)
+            choose_columns(path, open_parquet(path)[2], [column], public=True)
             cells = _parquet_column(path, column)
         else:
             open_table(path, columns=[column], header=header)
@@ -54,7 +54,7 @@ def _csv_column(path: Path, column: str, header: bool | None) -> Labels:
 
 
 def _parquet_column(path: Path, column: str) -> Labels:
-    cells = opened_parquet(path)[1].read(columns=[column]).column(0).to_pylist()
+    cells = open_parquet(path)[1].read(columns=[column]).column(0).to_pylist()
     texts = np.empty(len(cells), object)
     texts[:] = ["" if cell is None else str(cell).strip() for cell in cells]
     texts[texts == "nan"] = ""  # a float column's missing cells

@@ -41,8 +41,8 @@ def choose_columns(
     if len(counts) < len(available):
         repeated = [place for place, name in enumerate(available) if counts[name] > 1]
         raise TableError(
-            f"{path} has duplicate column names, in columns {listed(numbered(repeated))}: rename "
-            "them, or say --no-header if the first row is a record."
+            f"{path} has duplicate column names, in columns {list_labels(numbered(repeated))}: "
+            "rename them, or say --no-header if the first row is a record."
         )
     if wanted is None:
         unnamed = [position for position, name in enumerate(available, start=1) if not name]
@@ -58,9 +58,9 @@ def choose_columns(
     if unknown and not typed:
         raise TableError(f"{path} has other columns than the first table: give all the same.")
     if unknown:
-        names = listed(quoted(available))
+        names = list_labels(quoted(available))
         advice = f"choose from {names}" if public else "check the spelling, and --header"
-        raise TableError(f"{path} has no column {listed(quoted(unknown))}: {advice}.")
+        raise TableError(f"{path} has no column {list_labels(quoted(unknown))}: {advice}.")
     if len(set(wanted)) < len(wanted):
         raise TableError("columns must not name a column twice.")
     return tuple(wanted)
@@ -145,7 +145,7 @@ def not_numeric(
         shown = f" {','.join(rest[:_SHOWN])}" if by_name and len(rest) <= _SHOWN else ""
         advice = f"choose the others with --columns{shown or ', by name'}"
     word, verb = ("columns", "are") if len(never) > 1 else ("column", "is")
-    return TableError(f"{path}: {word} {listed(never)} {verb} not numeric: {advice}.")
+    return TableError(f"{path}: {word} {list_labels(never)} {verb} not numeric: {advice}.")
 
 
 def quoted(names: Sequence[str]) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def numbered(positions: Sequence[int]) -> tuple[str, ...]:
     return tuple(str(position + 1) for position in positions)
 
 
-def listed(labels: Sequence[str]) -> str:
+def list_labels(labels: Sequence[str]) -> str:
     """Return labels in a row, the first few of many."""
     shown = ", ".join(labels[:_SHOWN])
     return shown if len(labels) <= _SHOWN else f"{shown}, ... ({len(labels)} in all)"

@@ -15,7 +15,7 @@ from dpkv.tables.naming import choose_columns, not_numeric, quoted
 _BATCH_ROWS = 1 << 17
 
 
-def opened_parquet(path: Path) -> tuple[Any, Any, list[str]]:
+def open_parquet(path: Path) -> tuple[Any, Any, list[str]]:
     """Return pyarrow, the open file, and the names of its columns but for an index of pandas."""
     try:
         import pyarrow  # noqa: PLC0415 (an optional extra)
@@ -41,7 +41,7 @@ class ParquetSource:
 
     def __init__(self, path: Path, columns: Sequence[str] | None) -> None:
         self.path = path
-        self._arrow, self._file, own = opened_parquet(path)
+        self._arrow, self._file, own = open_parquet(path)
         schema = self._file.schema_arrow
         names = own if columns is None else schema.names
         self.columns = choose_columns(path, names, columns, public=True)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from dpkv import core_dumps
 from dpkv.domain import Bounds, Domain
 from dpkv.errors import TableError
-from dpkv.streams import CHUNK_ROWS, gathered, peeked
+from dpkv.streams import CHUNK_ROWS, gather_rows, peek
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.csvfile import CsvSource
 from dpkv.tables.naming import choose_columns, default_names, quoted
@@ -152,7 +152,7 @@ class _IterableSource:
     header_guessed = False
 
     def __init__(self, items: Iterator[ArrayLike], columns: Sequence[str] | None) -> None:
-        width, self._items = peeked(items)
+        width, self._items = peek(items)
         names = default_names(width)
         self.columns = choose_columns(self.path, names, columns, public=True)
         self.labels = quoted(self.columns)
@@ -166,7 +166,7 @@ class _IterableSource:
     def chunks(self, *, lenient: bool = False) -> Iterator[Chunk]:
         """Yield the rows; nobody knows how many there will be."""
         done = 0
-        for values in gathered(self._items, lenient=lenient):
+        for values in gather_rows(self._items, lenient=lenient):
             used = values if len(self._positions) == values.shape[1] else values[:, self._positions]
             yield Chunk(used, 0.0, _record_names(done))
             done += len(values)

@@ -106,7 +106,7 @@ def test_calibrate_release_verify_in_processes(home: Path) -> None:
 
 
 @pytest.fixture
-def calibrated(run: Run) -> Run:
+def calibrate(run: Run) -> Run:
     succeeded(run("calibrate", "t.csv", "--eps=1", "--k=2..3", BOUNDS, *QUICK))
     return run
 

@@ -24,7 +24,7 @@ from dpkv.domain import Domain
 from dpkv.releases.canonical import digest
 from dpkv.releases.files import release_files
 from dpkv.releases.kept_releases import parse_record
-from dpkv.releases.produce import restored
+from dpkv.releases.produce import restore_centers
 from dpkv.releases.signing import SigningKey
 from dpkv.tables.centers import centers_csv
 
@@ -344,7 +344,7 @@ def forge(path: Path, values: np.ndarray) -> None:
     domain = Domain.from_dict(record.bounds.domain)
     grid = domain.grid(record.plan.grid_bits)
     points = grid.quantise(values)
-    centers = restored(grid, domain, points)
+    centers = restore_centers(grid, domain, points)
     forged = record.model_copy(
         update={
             "centers": tuple(map(tuple, centers.tolist())),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from dpkv.audits.losses import exact_losses, log_ratio_of_tables, tried_replacements
+from dpkv.audits.losses import exact_losses, list_replacements, log_ratio_of_tables
 from dpkv.audits.privacy import Effort, worst_case_loss
 from dpkv.audits.sampled import certified_bound, log_ratio_bound
 from dpkv.audits.vectorised_runs import Pair, log_ratios, many_runs
@@ -47,9 +47,9 @@ gammas = st.floats(1e-3, 10.0) | st.just(math.inf)
 def mechanisms(draw: st.DrawFn, grid: Grid, m: int, k: int, eps: Decimal) -> Algorithm0:
     kind = draw(st.sampled_from(["kvariates", "laplace", "forgy"]))
     if kind == "kvariates":
-        return KVariates.calibrated(eps, n_records=m, n_clusters=k, grid=grid, gamma=draw(gammas))
+        return KVariates.calibrate(eps, n_records=m, n_clusters=k, grid=grid, gamma=draw(gammas))
     plain = Laplace if kind == "laplace" else Forgy
-    return plain.calibrated(eps, n_clusters=k, grid=grid, neighbours=REPLACE)
+    return plain.calibrate(eps, n_clusters=k, grid=grid, neighbours=REPLACE)
 
 
 epsilons = st.floats(0.01, 6.0).map(lambda eps: Decimal(f"{eps:.3g}"))
@@ -156,7 +156,7 @@ def test_theorem_a_covers_every_pair_of_tables_and_every_output(case):
 def test_replacements_follow_from_grid_and_output_alone(domain, n_points, k, seed):
     grid = domain.grid()
     output = np.random.default_rng(seed).integers(-(2**18), 2**18, (k, grid.n_features))
-    tried = tried_replacements(grid, output, n_points)
+    tried = list_replacements(grid, output, n_points)
     assert tried.shape == (n_points, grid.n_features)
     assert (grid.clip(tried) == tried).all()
 
@@ -210,9 +210,7 @@ def test_a_witness_bounds_the_loss_narrowly_and_survives_its_file(case):
 )
 def test_no_search_exceeds_theorem_a(m, k, gamma, eps, domain, seed):
     assume(k <= m)
-    mechanism = KVariates.calibrated(
-        eps, n_records=m, n_clusters=k, grid=domain.grid(), gamma=gamma
-    )
+    mechanism = KVariates.calibrate(eps, n_records=m, n_clusters=k, grid=domain.grid(), gamma=gamma)
     found = worst_case(mechanism, m, restarts=3, seed=seed)
     assert found.loss <= float(mechanism.cost()) * (1 + 1e-9)
     if k == 1 or math.isinf(gamma):
@@ -229,7 +227,7 @@ def test_no_search_exceeds_theorem_a(m, k, gamma, eps, domain, seed):
 @example(Laplace, 3, Decimal("1.5"), Box((0.0,), (1.0,)))
 def test_a_claim_that_is_reached_exactly_is_not_violated(kind, k, eps, domain):
     """One record at the Laplace mechanism's noise loses all of eps, and not a digit more."""
-    mechanism = kind.calibrated(eps, n_clusters=k, grid=domain.grid(), neighbours=REPLACE)
+    mechanism = kind.calibrate(eps, n_clusters=k, grid=domain.grid(), neighbours=REPLACE)
     loss, witness = worst_case_loss(mechanism, 1, domain, eps, Effort(2, 2, 2, 0, 1e-6, 0))
     assert not loss.violates
     assert loss.loss == pytest.approx(float(eps), rel=1e-2)
@@ -240,7 +238,7 @@ def test_a_claim_that_is_reached_exactly_is_not_violated(kind, k, eps, domain):
 @given(st.integers(2, 10**5), st.integers(1, 3), st.floats(0.01, 1.0), domains)
 def test_half_the_noise_exceeds_what_was_paid(m, k, gamma, domain):
     assume(k <= m)
-    sound = KVariates.calibrated(
+    sound = KVariates.calibrate(
         Decimal(1), n_records=m, n_clusters=k, grid=domain.grid(), gamma=gamma
     )
     halved = replace(sound, noise_scale=sound.noise_scale / 2)

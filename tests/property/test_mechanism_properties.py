@@ -27,7 +27,7 @@ from dpkv.mechanisms import (
     Neighbours,
     PrivateBounds,
     Split,
-    calibrated,
+    calibrate_mechanism,
     describe,
     from_description,
 )
@@ -145,7 +145,7 @@ def spends(mechanism: Mechanism | PrivateBounds, eps: Decimal) -> bool:
 def test_price_of_kvariates(eps, m, k, gamma, domain):
     grid = domain.grid()
     assume(k <= m and grid.diam1 > 0)
-    mechanism = KVariates.calibrated(eps, n_records=m, n_clusters=k, grid=grid, gamma=gamma)
+    mechanism = KVariates.calibrate(eps, n_records=m, n_clusters=k, grid=grid, gamma=gamma)
     assert spends(mechanism, eps)
     assert mechanism.gamma >= Fraction(gamma) if gamma < math.inf else mechanism.gamma == gamma
 
@@ -155,7 +155,7 @@ def test_price_of_kvariates(eps, m, k, gamma, domain):
 def test_price_of_kvariates_at_any_gamma_is_within_eps(eps, m, k, gamma, domain):
     grid = domain.grid()
     assume(k <= m)
-    mechanism = KVariates.calibrated(eps, n_records=m, n_clusters=k, grid=grid, gamma=gamma)
+    mechanism = KVariates.calibrate(eps, n_records=m, n_clusters=k, grid=grid, gamma=gamma)
     assert mechanism.cost() <= eps
 
 
@@ -165,7 +165,7 @@ def test_price_of_noise_alone_but_for_the_last_digits(eps, k, domain, relation):
     grid = domain.grid()
     assume(grid.diam1 > 0)
     for kind in (Laplace, Forgy):
-        mechanism = kind.calibrated(eps, n_clusters=k, grid=grid, neighbours=relation)
+        mechanism = kind.calibrate(eps, n_clusters=k, grid=grid, neighbours=relation)
         assert Fraction(mechanism.cost()) <= Fraction(eps) * (1 + Fraction(1, 10**58))
         assert mechanism.cost() >= eps * Decimal("0.999")
         exact = k * Fraction(grid.diam1) / Fraction(mechanism.noise_scale)
@@ -177,7 +177,7 @@ def test_price_of_noise_alone_but_for_the_last_digits(eps, k, domain, relation):
 @given(epsilons, cluster_counts)
 def test_price_of_noise_alone(eps, k):
     grid = Box((0.0,), (1.0,)).grid()
-    assert spends(Laplace.calibrated(eps, n_clusters=k, grid=grid, neighbours=REPLACE), eps)
+    assert spends(Laplace.calibrate(eps, n_clusters=k, grid=grid, neighbours=REPLACE), eps)
 
 
 @often
@@ -185,7 +185,7 @@ def test_price_of_noise_alone(eps, k):
 def test_price_of_gupt(eps, m, k, domain):
     grid = domain.grid()
     assume(grid.diam1 > 0)
-    assert spends(Gupt.calibrated(eps, n_records=m, n_clusters=k, grid=grid), eps)
+    assert spends(Gupt.calibrate(eps, n_records=m, n_clusters=k, grid=grid), eps)
 
 
 @often
@@ -200,7 +200,7 @@ def test_price_of_gupt(eps, m, k, domain):
 def test_price_of_lloyd(eps, m, k, domain, relation, iterations):
     grid = domain.grid()
     assume(grid.diam1 > 0)
-    mechanism = Lloyd.calibrated(
+    mechanism = Lloyd.calibrate(
         eps,
         n_clusters=k,
         grid=grid,
@@ -216,7 +216,7 @@ def test_price_of_lloyd(eps, m, k, domain, relation, iterations):
 @often
 @given(epsilons, st.integers(1, 10**4), relations)
 def test_price_of_private_bounds(eps, n_features, relation):
-    found = PrivateBounds.calibrated(eps, n_features=n_features, neighbours=relation)
+    found = PrivateBounds.calibrate(eps, n_features=n_features, neighbours=relation)
     assert spends(found, eps)
 
 
@@ -227,7 +227,7 @@ def test_price_of_private_bounds(eps, n_features, relation):
 def test_descriptions_survive_json(eps, m, k, domain, name):
     assume(k <= m)
     grid = domain.grid()
-    mechanism = calibrated(name, eps, n_records=m, n_clusters=k, grid=grid)
+    mechanism = calibrate_mechanism(name, eps, n_records=m, n_clusters=k, grid=grid)
     described = json.loads(json.dumps(describe(mechanism), allow_nan=False))
     assert from_description(described, grid) == mechanism
 
@@ -238,7 +238,9 @@ plain = st.recursive(
     max_leaves=3,
 )
 BASE = {
-    name: calibrated(name, Decimal(1), n_records=50, n_clusters=2, grid=Box((0.0,), (1.0,)).grid())
+    name: calibrate_mechanism(
+        name, Decimal(1), n_records=50, n_clusters=2, grid=Box((0.0,), (1.0,)).grid()
+    )
     for name in MECHANISMS
 }
 

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 import dpkv
 from dpkv.seeding import BUILDERS, build_synopses, ok_means, online_kmeans, synopses
-from dpkv.streams import gathered, recut
+from dpkv.streams import gather_rows, recut
 
 numbers = st.floats(-(2.0**53), 2.0**53, width=32) | st.integers(-3, 3).map(float)
 tables = st.tuples(st.integers(1, 40), st.integers(1, 3)).flatmap(
@@ -28,8 +28,8 @@ def in_chunks(table: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
 def test_cutting_and_gathering_keep_every_record(table, sizes):
     pieces = in_chunks(table, sizes)
     np.testing.assert_array_equal(np.concatenate(pieces), table)
-    np.testing.assert_array_equal(np.concatenate(list(gathered(pieces))), table)
-    np.testing.assert_array_equal(np.concatenate(list(gathered(table))), table)
+    np.testing.assert_array_equal(np.concatenate(list(gather_rows(pieces))), table)
+    np.testing.assert_array_equal(np.concatenate(list(gather_rows(table))), table)
 
 
 @settings(deadline=None)

@@ -186,7 +186,7 @@ SIZES = tuple(map(len, CELLS))
 def plan_of(
     k: int = 2, *, trusted: bool = False, eps: str = "2", sizes: Any = SIZES
 ) -> PrivatePlan:
-    return PrivatePlan.calibrated(
+    return PrivatePlan.calibrate(
         Decimal(eps), n_clusters=k, grid=LINE, shard_sizes=sizes, trusted_coordinator=trusted
     )
 

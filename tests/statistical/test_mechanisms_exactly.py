@@ -614,7 +614,7 @@ def exceeds(mechanism: Algorithm0, price: Decimal, m: int, relation: Neighbours 
 
 
 def kvariates(grid: Grid, m: int, k: int, gamma: float, eps: str) -> KVariates:
-    return KVariates.calibrated(Decimal(eps), n_records=m, n_clusters=k, grid=grid, gamma=gamma)
+    return KVariates.calibrate(Decimal(eps), n_records=m, n_clusters=k, grid=grid, gamma=gamma)
 
 
 INSTANCES = [(FINE, m, k) for m in (1, 2, 3, 4) for k in range(1, min(m, 3) + 1)]
@@ -670,14 +670,14 @@ def test_the_price_of_kvariates_is_nearly_reached(m, k, gamma, eps, reached):
 @pytest.mark.parametrize(("grid", "m"), [(FINE, 2), (FINE, 3), (PLANE, 2), (BALL, 3)])
 def test_no_ratio_of_noise_alone_exceeds_its_price(grid, m, kind, relation):
     for eps in ("0.5", "2", "6"):
-        mechanism = kind.calibrated(Decimal(eps), n_clusters=2, grid=grid, neighbours=relation)
+        mechanism = kind.calibrate(Decimal(eps), n_clusters=2, grid=grid, neighbours=relation)
         assert not exceeds(mechanism, mechanism.cost(), m, relation)
 
 
 @pytest.mark.parametrize("kind", [Laplace, Forgy])
 @pytest.mark.parametrize("grid", [FINE, PLANE, BALL])
 def test_the_price_of_noise_alone_is_reached_by_one_record(grid, kind):
-    mechanism = kind.calibrated(Decimal(2), n_clusters=2, grid=grid, neighbours=REPLACE)
+    mechanism = kind.calibrate(Decimal(2), n_clusters=2, grid=grid, neighbours=REPLACE)
     worst = worst_ratio(grid, 1, 2, mechanism.noise_scale, mechanism.smoothing)
     assert worst.ratio == pytest.approx(float(mechanism.cost()), rel=1e-12)
     assert not exceeds(mechanism, mechanism.cost(), 1)

@@ -12,7 +12,7 @@ import pytest
 from support.chance import FALSE_ALARM
 
 from dpkv.audits import privacy
-from dpkv.audits.faults import FAULTS, planted
+from dpkv.audits.faults import FAULTS, plant_fault
 from dpkv.domain import Box
 from dpkv.mechanisms import Neighbours, Synopsis
 
@@ -38,7 +38,7 @@ def bounds_of(
 
 @pytest.mark.parametrize("fault", CASE_OF)
 def test_planted_faults_are_caught(fault, monkeypatch):
-    mechanism = planted(
+    mechanism = plant_fault(
         fault, Decimal(1), n_records=2000, n_clusters=3, domain=SQUARE, gamma=0.1
     ).mechanism
     assert isinstance(mechanism, Synopsis)
@@ -49,7 +49,7 @@ def test_planted_faults_are_caught(fault, monkeypatch):
 @pytest.mark.parametrize("part", ["counts", "step", "tree", "places"])
 def test_the_honest_synopsis_passes(part, neighbours, monkeypatch):
     domain = Box((-1.0,) * 4, (1.0,) * 4) if part == "places" else SQUARE
-    mechanism = Synopsis.calibrated(
+    mechanism = Synopsis.calibrate(
         Decimal(1), n_clusters=3, grid=domain.grid(), neighbours=neighbours
     )
     assert not any(bounds_of(mechanism, "1", part, 2_000, monkeypatch))
@@ -63,7 +63,7 @@ def test_every_fault_of_the_synopsis_is_tried_here():
 def test_a_part_that_is_audited_costs_what_the_whole_does(neighbours):
     """Else the audit would be of another claim."""
     grid = Box((-1.0,) * 5, (1.0,) * 5).grid()
-    mechanism = Synopsis.calibrated(Decimal(1), n_clusters=3, grid=grid, neighbours=neighbours)
+    mechanism = Synopsis.calibrate(Decimal(1), n_clusters=3, grid=grid, neighbours=neighbours)
     for part in mechanism.audit_parts(1.0):
         named = {"tree": "tree of cells", "step": "sums of residuals"}.get(part.name, part.name)
         price = sum(float(s.eps or 0) for s in part.mechanism.steps() if named in s.name)

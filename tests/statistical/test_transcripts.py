@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpkv.audits.faults import planted
+from dpkv.audits.faults import plant_fault
 from dpkv.audits.neighbouring import cases, neighbour_of, table_of
 from dpkv.audits.transcripts import AdversarialEntropy, Replayed, replay
 from dpkv.domain import Box
@@ -76,7 +76,7 @@ class RestartsByTheNumber(KnowsTheNumber):
 
 
 def telling(kind: type[KnowsTheNumber]) -> Any:
-    sound = Synopsis.calibrated(Decimal(4), n_clusters=3, grid=SQUARE.grid(), neighbours=ADD)
+    sound = Synopsis.calibrate(Decimal(4), n_clusters=3, grid=SQUARE.grid(), neighbours=ADD)
     own = {field.name: getattr(sound, field.name) for field in fields(sound)}
     return lambda points: kind(**own, secret=len(points))
 
@@ -92,14 +92,14 @@ def test_a_number_of_records_that_was_not_paid_for_is_found(kind: type[KnowsTheN
 
 @pytest.mark.parametrize("name", ["synopsis-radius", "synopsis-decay"])
 def test_planted_faults_lose_more_than_they_are_priced(name: str) -> None:
-    fault = planted(name, Decimal(4), n_records=60, n_clusters=3, domain=SQUARE, gamma=0.1)
+    fault = plant_fault(name, Decimal(4), n_records=60, n_clusters=3, domain=SQUARE, gamma=0.1)
     found = found_in(lambda _: fault.mechanism, REPLACE, runs=200)
     assert not all(one.holds for one in found)
 
 
 def test_a_mechanism_that_forgets_half_of_the_sensitivity_is_stopped_at_the_door() -> None:
     """Its questions are priced by their noise, whatever it claims."""
-    fault = planted(
+    fault = plant_fault(
         "synopsis-sensitivity", Decimal(4), n_records=60, n_clusters=3, domain=SQUARE, gamma=0.1
     )
     records = ArrayRecords(square_pair(0, REPLACE)[0])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpkv.engine import LocalTransport, Node, Peers, RecordingTransport
-from dpkv.engine.shards import Records, simulated_secret
+from dpkv.engine.shards import ShardRecords, simulate_secret
 from support.branching import Branching
 
 
@@ -16,7 +16,7 @@ def make_node(records: Any, number: int = 0, seed: int = 1, working: Any = None)
     """Return a node with a secret of its own; ``working`` are the records unless given."""
     original = np.asarray(records)
     work = original if working is None else np.asarray(working)
-    return Node(Records(original, work), simulated_secret(seed, number))
+    return Node(ShardRecords(original, work), simulate_secret(seed, number))
 
 
 def make_nodes(shards: Sequence[Any], seed: int = 1) -> list[Node]:
@@ -49,7 +49,7 @@ class BranchingNode(Node):
     """A node whose draws a path fixes, in place of its secret."""
 
     def __init__(self, records: Any, branching: Branching) -> None:
-        super().__init__(Records(np.asarray(records, float), np.asarray(records, float)))
+        super().__init__(ShardRecords(np.asarray(records, float), np.asarray(records, float)))
         self._draws = _BranchingDraws(branching)
 
     def entropy(self, *_context: str | int | bytes) -> Any:

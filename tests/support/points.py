@@ -26,7 +26,7 @@ POINTS = {
     "reading the table": "dpkv.tables:load",
     "the fingerprint": "dpkv.cli.reading:Watched.fingerprint",
     "the charge": "dpkv.ledger:Ledger.charge",
-    "looking for a kept release": "dpkv.releases.produce:stored_record",
+    "looking for a kept release": "dpkv.releases.produce:load_record",
     "the first question": "dpkv.records.curator:Curator.__call__",
     "keeping": "dpkv.releases.produce:keep_first",
     "noting that it is kept": "dpkv.ledger:Ledger.keep",

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from dpkv.audits import run
 from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import FAULTS
-from dpkv.audits.losses import exact_losses, tried_replacements
+from dpkv.audits.losses import exact_losses, list_replacements
 from dpkv.audits.privacy import Effort
 from dpkv.audits.published_bound import published_bound_audit
 from dpkv.audits.results import Audit, Conformance, DataLoss, PublishedBound
@@ -241,7 +241,7 @@ def test_losses_on_the_records_are_those_of_the_release():
         mechanism,
         grid.quantise(values).astype(np.int32),
         centers,
-        tried_replacements(grid, centers),
+        list_replacements(grid, centers),
     )
     assert loss.release_loss == expected.largest
     assert len(loss.simulated_losses) == 3
@@ -405,7 +405,7 @@ def test_a_mechanism_of_another_price_is_not_passed(monkeypatch):
 
 
 def test_a_published_mechanism_has_no_price_and_is_judged_by_its_losses():
-    mechanism = Published.calibrated(6.0, n_clusters=2, grid=SQUARE.grid())
+    mechanism = Published.calibrate(6.0, n_clusters=2, grid=SQUARE.grid())
     assert mechanism.cost() == Decimal("Infinity")
     assert not any(step.is_priced for step in mechanism.steps())
     reasons = audited(plan=published_plan(6.0)).audit.verdict.reasons

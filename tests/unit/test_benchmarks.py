@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from dpkv.audits.losses import exact_losses, tried_replacements
+from dpkv.audits.losses import exact_losses, list_replacements
 from dpkv.noise import SeededEntropy
 from dpkv.paper.randomized import estimate, random_neighbourhoods
 from dpkv.records import run_on_points
@@ -37,7 +37,7 @@ def test_the_numpy_losses_agree_with_the_exact_ones() -> None:
     module = script("audits/release_speed.py")
     mechanism, points = module.prepared(300, 2, 3)
     output = mechanism.grid.clip(run_on_points(mechanism, points, SeededEntropy(1)).centers)
-    tried = tried_replacements(mechanism.grid, output, 20)
+    tried = list_replacements(mechanism.grid, output, 20)
     expected = module.numpy_losses(mechanism, points, output, tried)
     assert exact_losses(mechanism, points, output, tried).largest == pytest.approx(expected)
 

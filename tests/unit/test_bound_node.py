@@ -14,7 +14,7 @@ import pytest
 
 from dpkv.domain import Box
 from dpkv.engine import BoundNode, LocalTransport, Node, Peers, PrivatePlan, dk_private, requests
-from dpkv.engine.shards import Records, simulated_secret
+from dpkv.engine.shards import ShardRecords, simulate_secret
 from dpkv.engine.transport import Failure, answer
 from dpkv.errors import EngineError, ParameterError, UsageError
 from dpkv.grid import BoxGrid
@@ -24,13 +24,13 @@ TABLE = np.random.default_rng(7).normal(size=(90, 2)).round(9)
 SHARDS = [TABLE[:40], TABLE[40:60], TABLE[60:]]
 GRID = Box((-5.0, -5.0), (5.0, 5.0)).grid()
 SIZES = tuple(map(len, SHARDS))
-PLAN = PrivatePlan.calibrated(Decimal(2), n_clusters=K, grid=GRID, shard_sizes=SIZES)
+PLAN = PrivatePlan.calibrate(Decimal(2), n_clusters=K, grid=GRID, shard_sizes=SIZES)
 CENTERS = GRID.quantise(TABLE[:5])
 
 
 def bound(number: int = 0, plan: PrivatePlan = PLAN, **more: Any) -> BoundNode:
     shard = SHARDS[number]
-    return BoundNode(Records(shard, shard), plan, simulated_secret(1, number), **more)
+    return BoundNode(ShardRecords(shard, shard), plan, simulate_secret(1, number), **more)
 
 
 def noisy_sum(n_centers: int = 1, **changes: Any) -> requests.NoisySum:
@@ -50,7 +50,7 @@ def refused(node: Node, request: Any) -> str:
 
 
 def test_bound_nodes_run_the_plan_and_end_as_plain_nodes_do() -> None:
-    plain = [Node(Records(s, s), simulated_secret(1, i)) for i, s in enumerate(SHARDS)]
+    plain = [Node(ShardRecords(s, s), simulate_secret(1, i)) for i, s in enumerate(SHARDS)]
     nodes = [bound(number) for number in range(3)]
     expected, ours = (
         dk_private(Peers(LocalTransport(of)), PLAN, below=lambda n: n // 3, run="r")
@@ -160,13 +160,13 @@ def test_a_second_run_is_refused(named: bool) -> None:
 
 
 def test_planted_fault_a_plain_node_answers_all_of_it() -> None:
-    plain = Node(Records(SHARDS[0], SHARDS[0]), simulated_secret(1, 0))
+    plain = Node(ShardRecords(SHARDS[0], SHARDS[0]), simulate_secret(1, 0))
     for asked in (OTHER_KINDS["a row"], noisy_sum(scale=0.0), noisy_sum(run="s"), noisy_record(9)):
         assert not isinstance(answer(plain, asked), Failure)
 
 
 def test_an_exact_sum_is_answered_where_the_plan_trusts_the_coordinator() -> None:
-    trusted = PrivatePlan.calibrated(
+    trusted = PrivatePlan.calibrate(
         Decimal(2), n_clusters=K, grid=GRID, shard_sizes=SIZES, trusted_coordinator=True
     )
     node = bound(plan=trusted)
@@ -213,6 +213,6 @@ def test_a_damaged_account_is_refused(tmp_path: Path, text: str) -> None:
 
 def test_a_plan_for_other_shards_or_columns_is_refused() -> None:
     with pytest.raises(ParameterError, match=r"for shards of \(40, 20, 30\) records. Got 10"):
-        BoundNode(Records(TABLE[:10], TABLE[:10]), PLAN)
+        BoundNode(ShardRecords(TABLE[:10], TABLE[:10]), PLAN)
     with pytest.raises(ParameterError, match=r"for 2 columns\. Got 1"):
-        BoundNode(Records(TABLE[:20, :1], TABLE[:20, :1]), PLAN)
+        BoundNode(ShardRecords(TABLE[:20, :1], TABLE[:20, :1]), PLAN)

@@ -14,7 +14,7 @@ import pytest
 from dpkv.accounting import Step
 from dpkv.domain import Box
 from dpkv.errors import PlanError, UsageError
-from dpkv.mechanisms import MECHANISMS, Lloyd, Neighbours, Outcome, calibrated
+from dpkv.mechanisms import MECHANISMS, Lloyd, Neighbours, Outcome, calibrate_mechanism
 from dpkv.noise import SeededEntropy
 from dpkv.records import ArrayRecords, Curator, curator_of
 from dpkv.records.questions import Ask, ClusterCounts, ClusterSums, RecordCount
@@ -37,7 +37,7 @@ class Untouchable:
 
 
 def lloyd(iterations: int = 2) -> Lloyd:
-    return Lloyd.calibrated(
+    return Lloyd.calibrate(
         Decimal(1), n_clusters=3, grid=GRID, neighbours=RELATION, iterations=iterations
     )
 
@@ -73,7 +73,7 @@ class AnotherQuestion(Lloyd):
         return Outcome(ask(RecordCount(self.count_scale)))
 
 
-def planted(kind: type[Lloyd]) -> Lloyd:
+def plant_fault(kind: type[Lloyd]) -> Lloyd:
     sound = lloyd()
     return kind(**{field.name: getattr(sound, field.name) for field in fields(sound)})
 
@@ -86,7 +86,7 @@ def test_a_sound_mechanism_runs() -> None:
 
 @pytest.mark.parametrize("kind", [OneTooMany, LessNoise])
 def test_a_question_too_many_or_at_another_price_is_refused(kind: type[Lloyd]) -> None:
-    mechanism = planted(kind)
+    mechanism = plant_fault(kind)
     curator = curator_of(mechanism, ArrayRecords(POINTS), SeededEntropy(1), charged=Decimal(1))
     with pytest.raises(PlanError, match=r"one question more|another price"):
         mechanism.run(curator)
@@ -96,7 +96,7 @@ def test_a_question_too_many_or_at_another_price_is_refused(kind: type[Lloyd]) -
 def test_a_question_that_is_not_the_next_is_refused_before_the_records_are_touched(
     kind: type[Lloyd],
 ) -> None:
-    mechanism = planted(kind)
+    mechanism = plant_fault(kind)
     with pytest.raises(PlanError, match="another question than the next of its plan"):
         mechanism.run(curator_of(mechanism, Untouchable(), SeededEntropy(1)))
 
@@ -108,7 +108,7 @@ def test_the_untouchable_records_do_notice_a_question_that_is_admitted() -> None
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_plan_that_costs_more_than_was_charged_is_refused(name: str) -> None:
-    mechanism = calibrated(name, Decimal(1), n_records=500, n_clusters=3, grid=GRID)
+    mechanism = calibrate_mechanism(name, Decimal(1), n_records=500, n_clusters=3, grid=GRID)
     curator_of(mechanism, Untouchable(), SeededEntropy(1), charged=Decimal(1))
     with pytest.raises(PlanError, match="costs more than was charged"):
         curator_of(mechanism, Untouchable(), SeededEntropy(1), charged=Decimal("0.99"))
@@ -121,7 +121,7 @@ def test_a_plan_without_a_price_is_never_charged_for() -> None:
 
 
 def test_a_mechanism_for_other_records_is_refused() -> None:
-    mechanism = calibrated("kvariates", Decimal(1), n_records=499, n_clusters=3, grid=GRID)
+    mechanism = calibrate_mechanism("kvariates", Decimal(1), n_records=499, n_clusters=3, grid=GRID)
     with pytest.raises(UsageError, match="for 499 records"):
         curator_of(mechanism, ArrayRecords(POINTS), SeededEntropy(1))
 
@@ -155,7 +155,7 @@ def runs(name: str, relation: Neighbours, width: int) -> Iterator[tuple[ArrayRec
     grid = Box((-1.0,) * width, (1.0,) * width).grid()
     uniform = np.random.default_rng(width).beta(0.4, 0.4, (500, width))
     points = np.asarray(grid.spread(uniform)).astype(np.int32)
-    mechanism = calibrated(
+    mechanism = calibrate_mechanism(
         name, Decimal(3), n_records=500, n_clusters=4, grid=grid, neighbours=relation
     )
     for cuts in ((), *(cut.cuts for cut in CUTS)):
@@ -184,7 +184,9 @@ def test_whole_weights_count_as_copies_of_a_record(name: str) -> None:
         pytest.skip("GUPT's blocks are of rows, which weights do not change")
     weights = np.random.default_rng(3).integers(0, 4, len(POINTS))
     copies = np.repeat(POINTS, weights, axis=0)
-    mechanism = calibrated(name, Decimal(2), n_records=int(weights.sum()), n_clusters=3, grid=GRID)
+    mechanism = calibrate_mechanism(
+        name, Decimal(2), n_records=int(weights.sum()), n_clusters=3, grid=GRID
+    )
     curator = curator_of(mechanism, ArrayRecords(copies), SeededEntropy(2))
     mechanism.run(curator)
     weighted = ArrayRecords(POINTS, weights.astype(np.int64), cuts=(130,))

@@ -24,8 +24,8 @@ from dpkv.paper.datasets.making import FAMILIES, Wish, csv_text, make_table
 from dpkv.paper.datasets.recipes import (
     PAPER_TABLES,
     Recipe,
-    checked_values,
     find_table,
+    load_checked_values,
     load_paper_table,
     parse_values,
     recipe_of,
@@ -70,7 +70,7 @@ def test_the_papers_tables_are_what_the_recipes_say(name: str) -> None:
     recipe = recipe_of(name)
     path = paper_data(recipe.file)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == recipe.sha256
-    assert checked_values(recipe, path).shape == (recipe.rows, len(recipe.columns))
+    assert load_checked_values(recipe, path).shape == (recipe.rows, len(recipe.columns))
 
 
 def test_an_unknown_table_is_refused_with_those_there_are() -> None:

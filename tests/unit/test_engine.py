@@ -41,7 +41,7 @@ from dpkv.engine import (
 )
 from dpkv.engine.comparators import default_rounds, divided
 from dpkv.engine.problems import private_problem
-from dpkv.engine.shards import Records, kept_secret, load_all, simulated_secret
+from dpkv.engine.shards import ShardRecords, load_all, load_secret, simulate_secret
 from dpkv.engine.transport import Failure, Message, answer
 from dpkv.errors import DpkvError, EngineError, ParameterError, TableError, UsageError
 from dpkv.grid import BoxGrid
@@ -57,7 +57,7 @@ SIZES = tuple(map(len, SHARDS))
 
 
 def plan_of(*, trusted: bool = False, eps: str = "2", k: int = K) -> PrivatePlan:
-    return PrivatePlan.calibrated(
+    return PrivatePlan.calibrate(
         Decimal(eps), n_clusters=k, grid=GRID, shard_sizes=SIZES, trusted_coordinator=trusted
     )
 
@@ -428,7 +428,7 @@ Eps = st.decimals("1e-9", "1e6", allow_nan=False, places=9)
 def test_a_plan_never_costs_more_than_eps(eps: Decimal, k: int, trusted: bool, more: int) -> None:
     if eps <= 0:
         return
-    plan = PrivatePlan.calibrated(
+    plan = PrivatePlan.calibrate(
         eps, n_clusters=k, grid=GRID, shard_sizes=(k + more, 5000), trusted_coordinator=trusted
     )
     assert plan.cost() <= eps
@@ -502,14 +502,14 @@ def test_secrets_are_kept_beside_the_shard_and_differ(tmp_path: Path) -> None:
     parts = [FileShard(shards[0].path, ("a",), by="a", label="b c").secret(),
              FileShard(shards[0].path, ("a",), by="a b", label="c").secret()]  # fmt: skip
     assert parts[0] != parts[1]
-    assert simulated_secret(1, 0) != simulated_secret(1, 1) != simulated_secret(11, 0)
+    assert simulate_secret(1, 0) != simulate_secret(1, 1) != simulate_secret(11, 0)
 
 
 def test_a_damaged_secret_is_refused_never_used(tmp_path: Path) -> None:
-    kept_secret(tmp_path / ".dpkv")
+    load_secret(tmp_path / ".dpkv")
     (tmp_path / ".dpkv" / "keys" / "node.key").write_bytes(b"")
     with pytest.raises(UsageError, match=r"node\.key is damaged: remove it"):
-        kept_secret(tmp_path / ".dpkv")
+        load_secret(tmp_path / ".dpkv")
 
 
 def test_workers_keep_one_copy_of_a_shard_and_notice_a_new_file(tmp_path: Path) -> None:
@@ -537,7 +537,7 @@ def test_mapped_and_float32_shards_answer_like_those_in_memory(tmp_path: Path) -
     mapped = [FileShard(s.path, s.columns, memory_limit=0) for s in shards]
     loaded = load_all(mapped)
     assert list((tmp_path / ".dpkv" / "tables").glob("*.f64"))
-    peers = Peers(LocalTransport([Node(r, simulated_secret(1, i)) for i, r in enumerate(loaded)]))
+    peers = Peers(LocalTransport([Node(r, simulate_secret(1, i)) for i, r in enumerate(loaded)]))
     expected = ALGORITHMS["dk-private"](make_peers(SHARDS))
     assert np.array_equal(ALGORITHMS["dk-private"](peers), expected)
     narrow = [shard.astype(np.float32) for shard in SHARDS]
@@ -673,6 +673,6 @@ def test_a_coreset_shares_as_many_records_as_asked_and_centers() -> None:
 def test_records_of_a_node_have_original_and_working_coordinates() -> None:
     domain = Box((0.0,), (10.0,))
     original = np.array([[0.0], [10.0], [5.0]])
-    node = Node(Records(original, original / 10.0))
+    node = Node(ShardRecords(original, original / 10.0))
     assert node.points(domain.grid()).tolist() == [[0], [2**16 - 1], [2**15]]
     assert requests.Row(1).answer(node).tolist() == [1.0]

@@ -24,7 +24,7 @@ from dpkv.audits.witness import check_witness, parse_witness, witness_of
 from dpkv.audits.worst_case import worst_case
 from dpkv.domain import Box
 from dpkv.errors import ParameterError, UsageError
-from dpkv.mechanisms import calibrated
+from dpkv.mechanisms import calibrate_mechanism
 from dpkv.noise import smallest_scale
 from dpkv.releases.kept_releases import parse_record
 from dpkv.releases.standing import read_synopsis
@@ -68,7 +68,7 @@ def synopsis_text(n_features: int) -> str:
 
 def witness_text(kind: str) -> str:
     asked: dict[str, Any] = {"n_records": 50, "n_clusters": 2, "grid": SQUARE.grid()}
-    mechanism = calibrated(kind, Decimal(1), **asked)
+    mechanism = calibrate_mechanism(kind, Decimal(1), **asked)
     return witness_of(worst_case(mechanism, 50, restarts=2), mechanism, SQUARE, "1").to_json()
 
 

@@ -20,9 +20,9 @@ from support.branching import Point, algorithm0, ball, into_ball, into_box, squa
 
 from dpkv.audits.losses import (
     exact_losses,
+    list_replacements,
     log_ratio_of_tables,
     round_factors,
-    tried_replacements,
 )
 from dpkv.audits.privacy import Effort, data_loss
 from dpkv.corners import domain_corners
@@ -105,11 +105,11 @@ KINDS = ["0.01", "0.1", "1", "inf", "laplace", "forgy", "published"]
 
 def mechanism_of(kind: str, grid: Grid, m: int, k: int = 3, eps: str = "2") -> Algorithm0:
     if kind == "published":
-        return Published.calibrated(4.0, n_clusters=k, grid=grid)
+        return Published.calibrate(4.0, n_clusters=k, grid=grid)
     if kind in ("laplace", "forgy"):
         plain = Laplace if kind == "laplace" else Forgy
-        return plain.calibrated(Decimal(eps), n_clusters=k, grid=grid, neighbours=REPLACE)
-    return KVariates.calibrated(
+        return plain.calibrate(Decimal(eps), n_clusters=k, grid=grid, neighbours=REPLACE)
+    return KVariates.calibrate(
         Decimal(eps), n_records=m, n_clusters=k, grid=grid, gamma=float(kind)
     )
 
@@ -358,7 +358,7 @@ def test_simulated_losses_in_a_ball_are_those_of_the_draws():
     expected = []
     for child in np.random.SeedSequence(5).spawn(8):
         draw = run_on_points(mechanism, points, SeededEntropy(child)).centers
-        tried = tried_replacements(BALL, draw, found.n_replacements)
+        tried = list_replacements(BALL, draw, found.n_replacements)
         expected.append(exact_losses(mechanism, points, draw, tried).largest)
     assert found.simulated_losses in ((), pytest.approx(tuple(expected)))
 
@@ -429,7 +429,7 @@ def test_an_outlier_that_carries_nearly_all_the_weight(eps_tilde):
     sums without it must not be lost in rounding."""
     grid = Box((0.0,), (1.0,)).grid()
     top = grid.diam1
-    mechanism = Published.calibrated(eps_tilde, n_clusters=2, grid=grid)
+    mechanism = Published.calibrate(eps_tilde, n_clusters=2, grid=grid)
     table, output = [(1,)] * 50 + [(top,)], [(0,), (top,)]
     for new in ((0,), (1,), (2,)):
         expected = abs(float(loss_by_hand(mechanism, table, 50, new, output)))
@@ -498,20 +498,20 @@ def test_all_corners_of_a_ball(d):
 @pytest.mark.parametrize("grid", [LINE, PLANE, BALL, Box((0.0,) * 15, (1.0,) * 15).grid()])
 def test_replacements_are_grid_points_in_the_number_asked_for(grid, n_points):
     output = np.tile(grid.middle + 2**20, (3, 1))
-    tried = tried_replacements(grid, output, n_points)
+    tried = list_replacements(grid, output, n_points)
     assert tried.shape == (n_points, grid.n_features)
     assert (grid.clip(tried) == tried).all()
-    assert tried.tolist() == tried_replacements(grid, output, n_points).tolist()
+    assert tried.tolist() == list_replacements(grid, output, n_points).tolist()
 
 
 def test_corners_and_the_clamped_output_are_among_the_replacements():
     output = np.array([(2, 2), (9, -4), (1, 1)])
-    tried = {tuple(row) for row in tried_replacements(PLANE, output).tolist()}
+    tried = {tuple(row) for row in list_replacements(PLANE, output).tolist()}
     assert set(product((0, 5), (0, 3))) | {(2, 2), (5, 0), (1, 1)} <= tried
 
 
 def test_the_replacements_spread_over_the_domain():
     grid = Box((0.0, 0.0), (1.0, 1.0)).grid()
-    tried = tried_replacements(grid, grid.middle[np.newaxis])
+    tried = list_replacements(grid, grid.middle[np.newaxis])
     cells = {tuple(row) for row in (tried // 2**13).tolist()}  # of 8 x 8
     assert len(cells) == 64

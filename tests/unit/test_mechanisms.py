@@ -35,7 +35,7 @@ from dpkv.mechanisms import (
     Outcome,
     Published,
     Step,
-    calibrated,
+    calibrate_mechanism,
     check_request,
     describe,
     from_description,
@@ -55,12 +55,12 @@ M, K = 100, 3
 
 def every_mechanism(eps: str = "1", k: int = K, m: int = M, grid: Grid = GRID) -> dict[str, Any]:
     return {
-        name: calibrated(name, Decimal(eps), n_records=m, n_clusters=k, grid=grid)
+        name: calibrate_mechanism(name, Decimal(eps), n_records=m, n_clusters=k, grid=grid)
         for name in MECHANISMS
     }
 
 
-ALL = every_mechanism() | {"published": Published.calibrated(2.0, n_clusters=K, grid=GRID)}
+ALL = every_mechanism() | {"published": Published.calibrate(2.0, n_clusters=K, grid=GRID)}
 
 
 # -- golden prices ---------------------------------------------------------------------------------
@@ -79,9 +79,7 @@ def theorem_a(log_rho: Fraction, m: int, k: int, gamma: Fraction | None) -> mpma
 @pytest.mark.parametrize(("m", "k"), [(1, 1), (2, 2), (100, 3), (169308, 8)])
 @pytest.mark.parametrize("eps", ["0.1", "1", "6"])
 def test_golden_price_of_kvariates(eps, m, k, gamma):
-    mechanism = KVariates.calibrated(
-        Decimal(eps), n_records=m, n_clusters=k, grid=GRID, gamma=gamma
-    )
+    mechanism = KVariates.calibrate(Decimal(eps), n_records=m, n_clusters=k, grid=GRID, gamma=gamma)
     assert mechanism.gamma == math.inf or mechanism.gamma >= Fraction(gamma)
     share = None if math.isinf(gamma) else Fraction(mechanism.smoothing_steps, GRID.diam2_squared)
     expected = theorem_a(mechanism.log_ratio, m, k, share)
@@ -117,7 +115,7 @@ def test_golden_noise_of_the_default_gamma():
     """eps~ at eps = 1, gamma = 0.1, m = 169308, as checked independently: 10.0, 8.7 and 7.8."""
     grid = Box((0.0, 0.0), (1.0, 1.0)).grid()
     for k, eps_tilde in {2: 9.98, 4: 8.67, 8: 7.75}.items():
-        mechanism = KVariates.calibrated(
+        mechanism = KVariates.calibrate(
             Decimal(1), n_records=169308, n_clusters=k, grid=grid, gamma=0.1
         )
         assert float(mechanism.log_ratio) == pytest.approx(eps_tilde, abs=0.06)
@@ -244,14 +242,16 @@ def test_add_remove_is_refused_where_m_is_public(name):
     with pytest.raises(ParameterError, match=told):
         check_request(name, ADD)
     with pytest.raises(ParameterError, match=told):
-        calibrated(name, Decimal(1), n_records=M, n_clusters=K, grid=GRID, neighbours=ADD)
+        calibrate_mechanism(name, Decimal(1), n_records=M, n_clusters=K, grid=GRID, neighbours=ADD)
     with pytest.raises(ParameterError, match=told):
         replace(ALL[name], neighbours=ADD)
 
 
 @pytest.mark.parametrize("name", ["laplace", "forgy", "lloyd"])
 def test_add_remove_costs_no_more_than_eps_where_it_is_covered(name):
-    mechanism = calibrated(name, Decimal(1), n_records=M, n_clusters=4, grid=GRID, neighbours=ADD)
+    mechanism = calibrate_mechanism(
+        name, Decimal(1), n_records=M, n_clusters=4, grid=GRID, neighbours=ADD
+    )
     assert mechanism.neighbours is ADD
     assert Decimal("0.999999") < mechanism.cost() <= 1
 
@@ -259,7 +259,9 @@ def test_add_remove_costs_no_more_than_eps_where_it_is_covered(name):
 def test_under_add_remove_nothing_follows_from_the_number_of_records():
     for name in ("laplace", "forgy", "lloyd"):
         found = {
-            calibrated(name, Decimal(1), n_records=m, n_clusters=4, grid=GRID, neighbours=ADD)
+            calibrate_mechanism(
+                name, Decimal(1), n_records=m, n_clusters=4, grid=GRID, neighbours=ADD
+            )
             for m in (4, 100, 10**9)
         }
         assert len(found) == 1
@@ -571,7 +573,7 @@ def test_short_blocks_fill_up_with_the_middle():
 
 def test_shares_of_counts_and_sums():
     """Counts get (4 d rho^2)^(1/3) shares to the sums' d, with rho = 0.225."""
-    mechanism = Lloyd.calibrated(Decimal(1), n_clusters=2, grid=GRID, neighbours=ADD, iterations=3)
+    mechanism = Lloyd.calibrate(Decimal(1), n_clusters=2, grid=GRID, neighbours=ADD, iterations=3)
     counts, sums = (float(step.eps) for step in mechanism.steps())
     assert counts / sums == pytest.approx(float(mpmath.cbrt(8 * 0.225**2)) / 2, rel=1e-9)
     assert 3 * (counts + sums) == pytest.approx(1, rel=1e-9)
@@ -579,7 +581,7 @@ def test_shares_of_counts_and_sums():
 
 def test_iterations_follow_from_public_facts():
     def iterations(eps: str, m: int, neighbours: Neighbours = REPLACE) -> int:
-        return Lloyd.calibrated(
+        return Lloyd.calibrate(
             Decimal(eps), n_clusters=4, grid=GRID, neighbours=neighbours, n_records=m
         ).iterations
 
@@ -592,7 +594,7 @@ def test_iterations_follow_from_public_facts():
 @pytest.mark.parametrize("iterations", [0, -1, 1.5, True])
 def test_refused_iterations(iterations):
     with pytest.raises(ParameterError, match="iterations must be a whole number"):
-        Lloyd.calibrated(Decimal(1), n_clusters=2, grid=GRID, neighbours=ADD, iterations=iterations)
+        Lloyd.calibrate(Decimal(1), n_clusters=2, grid=GRID, neighbours=ADD, iterations=iterations)
 
 
 TINY = {

@@ -13,7 +13,7 @@ from support.bruteforce import instances, least_remaining, monotonicity, packed,
 from dpkv.calibration.calibrator import collapsed
 from dpkv.paper import monotonicity as monotonicity_module
 from dpkv.paper import randomized
-from dpkv.paper.duals import DualBound, WeightedPoints
+from dpkv.paper.duals import DualBound, WeightedRecords
 from dpkv.paper.gains import largest_gain_anywhere
 from dpkv.paper.loops import spatial_blocks
 from dpkv.paper.monotonicity import (
@@ -143,7 +143,7 @@ def test_what_the_dual_leaves_covers_every_neighbourhood(n_centers):
     # sum w lambda - sum over N of g - sup g, for the member of N of least phi on its own.
     rng = np.random.default_rng(n_centers)
     points, weights = rng.random((12, 2)), rng.integers(1, 4, 12).astype(float)
-    data, budgets = WeightedPoints(points, weights), rng.random(12) * 0.5
+    data, budgets = WeightedRecords(points, weights), rng.random(12) * 0.5
     distances = squared_distances(points, points)
     gain = np.maximum(budgets - distances, 0.0) @ weights
     blocks, alone, total = spatial_blocks(points, weights), distances @ weights, weights @ budgets
@@ -256,7 +256,7 @@ def test_gains_bounded_block_by_block_belong_to_their_own_records(
     # Large tables bound g(c) by the block of c: the bound must sit at c, not at another record.
     rng = np.random.default_rng(3)
     points = np.concatenate([rng.normal(size=(400, 2)), rng.normal(size=(300, 2)) + 30.0])
-    data = WeightedPoints(points, np.ones(len(points)))
+    data = WeightedRecords(points, np.ones(len(points)))
     budgets = rng.uniform(0.5, 4.0, size=len(points))
     distances = ((points[:, None, :] - points[None]) ** 2).sum(axis=2)
     truth = np.maximum(budgets[None, :] - distances, 0.0).sum(axis=1)

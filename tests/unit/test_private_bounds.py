@@ -92,7 +92,7 @@ def run(
 
 def counts(table: np.ndarray, n_features: int, neighbours: Neighbours = REPLACE) -> np.ndarray:
     watched = Watched()
-    finder = PrivateBounds.calibrated(Decimal(1), n_features=n_features, neighbours=neighbours)
+    finder = PrivateBounds.calibrate(Decimal(1), n_features=n_features, neighbours=neighbours)
     run(finder, table, watched)
     assert watched.scales == [finder.noise_scale]
     assert len(watched.values) == 1
@@ -134,7 +134,7 @@ def test_sensitivity_by_every_pair_of_neighbours(neighbours, n_features):
         shorter = counts(np.array(common), n_features)
         pairs = product(longer, longer) if neighbours is REPLACE else product(longer, [shorter])
         changes += [int(np.abs(a - b).sum()) for a, b in pairs]
-    finder = PrivateBounds.calibrated(Decimal(1), n_features=n_features, neighbours=neighbours)
+    finder = PrivateBounds.calibrate(Decimal(1), n_features=n_features, neighbours=neighbours)
     assert max(changes) == n_features * (2 if neighbours is REPLACE else 1)
     assert Fraction(max(changes)) / Fraction(finder.noise_scale) <= Fraction(finder.cost())
     assert finder.cost() <= 1
@@ -143,7 +143,7 @@ def test_sensitivity_by_every_pair_of_neighbours(neighbours, n_features):
 
 @pytest.mark.parametrize("neighbours", [REPLACE, ADD])
 def test_half_the_noise_would_cost_twice_as_much(neighbours):
-    finder = PrivateBounds.calibrated(Decimal(1), n_features=3, neighbours=neighbours)
+    finder = PrivateBounds.calibrate(Decimal(1), n_features=3, neighbours=neighbours)
     halved = PrivateBounds(3, neighbours, finder.noise_scale / 2)
     assert halved.cost() == 2 * finder.cost() > 1
 
@@ -165,7 +165,7 @@ def test_bounds_of_many_records(entropy):
     of 48 with probability exp(-2000); an empty bin passes with probability below 1e-3 (a false
     bin widens the bounds, so inclusion is what is asked for)."""
     source = OperatingSystemEntropy() if entropy == "system" else SeededEntropy(1)
-    finder = PrivateBounds.calibrated(Decimal(1), n_features=2, neighbours=REPLACE)
+    finder = PrivateBounds.calibrate(Decimal(1), n_features=2, neighbours=REPLACE)
     found = run(finder, table_of_two_sizes(100_000), source, scaled=False).box
     assert isinstance(found, Box)
     assert found.source == "private"
@@ -195,7 +195,7 @@ def test_an_outlier_below_the_threshold_does_not_widen_the_bounds():
 
 def test_where_no_bin_is_full_there_are_no_bounds():
     """The fullest bin would be one of 149 by chance, and centers of 4e15 came of it."""
-    finder = PrivateBounds.calibrated(Decimal("0.01"), n_features=2, neighbours=REPLACE)
+    finder = PrivateBounds.calibrate(Decimal("0.01"), n_features=2, neighbours=REPLACE)
     table = np.array([[3.0, -0.3], [3.5, 1e-9], [100.0, -0.3]])
     assert len(table) < finder.threshold
     found = run(finder, table, Watched())
@@ -213,7 +213,7 @@ def test_columns_without_a_full_bin_are_called_unsure():
 
 
 def test_no_records_at_all_have_no_bounds():
-    finder = PrivateBounds.calibrated(Decimal(1), n_features=3, neighbours=ADD)
+    finder = PrivateBounds.calibrate(Decimal(1), n_features=3, neighbours=ADD)
     assert run(finder, np.empty((0, 3)), Watched()) == FoundBounds(None, (0, 1, 2))
     for entropy in (OperatingSystemEntropy(), SeededEntropy(0)):
         assert run(finder, np.empty((0, 3)), entropy).unsure
@@ -222,27 +222,27 @@ def test_no_records_at_all_have_no_bounds():
 @pytest.mark.parametrize("n_features", [1, 10, 1000])
 def test_the_threshold_is_rarely_passed_by_noise_alone(n_features):
     """P(noise > t) = q^(t+1) / (1+q) for each of the bins together: at most a thousandth."""
-    finder = PrivateBounds.calibrated(Decimal("0.1"), n_features=n_features, neighbours=REPLACE)
+    finder = PrivateBounds.calibrate(Decimal("0.1"), n_features=n_features, neighbours=REPLACE)
     q = math.exp(-1 / finder.noise_scale)
     passed = N_MAGNITUDES * n_features * q ** (finder.threshold + 1) / (1 + q)
     assert 0.0009 < passed <= 0.001 * 1.001
 
 
 def test_enormous_noise():
-    finder = PrivateBounds.calibrated(Decimal("1e-300"), n_features=1, neighbours=REPLACE)
+    finder = PrivateBounds.calibrate(Decimal("1e-300"), n_features=1, neighbours=REPLACE)
     assert finder.threshold > 2**63
     found = run(finder, np.ones((10, 1)), OperatingSystemEntropy())
     assert found == FoundBounds(None, (0,))
 
 
 def test_the_most_enormous_noise():
-    finder = PrivateBounds.calibrated(Decimal("1e-307"), n_features=1, neighbours=REPLACE)
+    finder = PrivateBounds.calibrate(Decimal("1e-307"), n_features=1, neighbours=REPLACE)
     assert finder.threshold > 2**63
 
 
 def test_an_eps_below_all_floats_is_refused():
     with pytest.raises(ParameterError, match="eps must be"):
-        PrivateBounds.calibrated(Decimal("1e-330"), n_features=1, neighbours=REPLACE)
+        PrivateBounds.calibrate(Decimal("1e-330"), n_features=1, neighbours=REPLACE)
 
 
 # -- the description -------------------------------------------------------------------------------

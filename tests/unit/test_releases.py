@@ -734,26 +734,26 @@ def test_a_release_that_cannot_be_kept_tells_its_id(
 @pytest.mark.parametrize("contents", [b"", b"{}", b"\xff\xfe", b"[1, 2"])
 def test_a_damaged_kept_release_is_refused(contents: bytes, workspace: Path) -> None:
     dpkv.release(X, **ASKED, release_id="mine")
-    kept_releases.stored_path(workspace, "mine").write_bytes(contents)
+    kept_releases.release_path(workspace, "mine").write_bytes(contents)
     with pytest.raises(UsageError, match=r"mine\.json .*: (restore it|take an unaltered copy)"):
         dpkv.release(X, **ASKED, release_id="mine")
-    assert kept_releases.stored_path(workspace, "mine").read_bytes() == contents
+    assert kept_releases.release_path(workspace, "mine").read_bytes() == contents
     assert charges(workspace) == 1
 
 
 def test_a_lost_release_is_not_drawn_again(workspace: Path) -> None:
     """Two sets of centers for one charge would be two releases."""
     dpkv.release(X, **ASKED, release_id="mine")
-    kept_releases.stored_path(workspace, "mine").unlink()
+    kept_releases.release_path(workspace, "mine").unlink()
     with pytest.raises(UsageError, match=r"its file is gone from the workspace: restore it"):
         dpkv.release(X, **ASKED, release_id="mine")
-    assert charges(workspace) == 1 and not kept_releases.stored_path(workspace, "mine").exists()
+    assert charges(workspace) == 1 and not kept_releases.release_path(workspace, "mine").exists()
 
 
 def test_another_release_in_its_place_is_refused(workspace: Path) -> None:
     dpkv.release(X, **ASKED, release_id="mine")
     other = dpkv.release(X, **ASKED, release_id="other").record
-    path = kept_releases.stored_path(workspace, "mine")
+    path = kept_releases.release_path(workspace, "mine")
     for posing in (other, other.model_copy(update={"release_id": "mine"})):
         path.write_text(posing.to_json(), encoding="utf-8")
         with pytest.raises(UsageError, match="restore"):
@@ -764,7 +764,7 @@ def test_another_release_in_its_place_is_refused(workspace: Path) -> None:
 def test_altered_kept_centers_are_refused(workspace: Path) -> None:
     record = dpkv.release(X, **ASKED, release_id="mine").record
     moved = record.model_copy(update={"centers": ((0.0, 0.0),) * 4})
-    kept_releases.stored_path(workspace, "mine").write_text(moved.to_json(), encoding="utf-8")
+    kept_releases.release_path(workspace, "mine").write_text(moved.to_json(), encoding="utf-8")
     with pytest.raises(UsageError, match=r"kept with other centres \(entry 2\): restore its file"):
         dpkv.release(X, **ASKED, release_id="mine")
 

@@ -28,7 +28,7 @@ from dpkv.errors import EngineError
 TABLE = np.random.default_rng(3).normal(size=(60, 2))
 SHARDS = [TABLE[:20], TABLE[20:]]
 GRID = Box((-5.0, -5.0), (5.0, 5.0)).grid()
-PLAN = PrivatePlan.calibrated(Decimal(2), n_clusters=3, grid=GRID, shard_sizes=(20, 40))
+PLAN = PrivatePlan.calibrate(Decimal(2), n_clusters=3, grid=GRID, shard_sizes=(20, 40))
 
 RUNS: dict[type, Any] = {
     requests.NoisySum: lambda peers: dk_private(peers, PLAN),
@@ -130,7 +130,7 @@ def test_sizes_that_are_none_are_one_sentence(described: Any) -> None:
 
 
 def test_a_trusted_coordinator_takes_no_negative_sum() -> None:
-    trusted = PrivatePlan.calibrated(
+    trusted = PrivatePlan.calibrate(
         Decimal(2), n_clusters=3, grid=GRID, shard_sizes=(20, 40), trusted_coordinator=True
     )
     with pytest.raises(EngineError, match="malformed reply to NoisySum"):

@@ -35,7 +35,7 @@ from dpkv.mechanisms import (
     Lloyd,
     Mechanism,
     Neighbours,
-    calibrated,
+    calibrate_mechanism,
 )
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -176,9 +176,7 @@ def test_sides_of_different_lengths():
 
 
 def kvariates(m: int, k: int = 2, domain: Box | L1Ball = SQUARE) -> KVariates:
-    return KVariates.calibrated(
-        Decimal(1), n_records=m, n_clusters=k, grid=domain.grid(), gamma=0.1
-    )
+    return KVariates.calibrate(Decimal(1), n_records=m, n_clusters=k, grid=domain.grid(), gamma=0.1)
 
 
 @pytest.mark.parametrize("domain", [LINE, SQUARE, L1Ball((0.0, 0.0), 1.0)])
@@ -195,14 +193,14 @@ def test_a_sampled_bound_is_below_the_exact_worst_case(m, domain):
 
 def test_a_sampled_bound_comes_close_where_events_are_likely():
     """One record, one center: half of all outputs lie beyond it, where the loss is all of eps."""
-    mechanism = Laplace.calibrated(Decimal(1), n_clusters=1, grid=LINE.grid(), neighbours=REPLACE)
+    mechanism = Laplace.calibrate(Decimal(1), n_clusters=1, grid=LINE.grid(), neighbours=REPLACE)
     found = sample_likelihood(mechanism, 1.0, n_records=1, runs=40_000)
     assert 0.85 < found.lower_bound <= 1
 
 
 @pytest.mark.parametrize("kind", [Laplace, Forgy])
 def test_noise_alone_passes(kind):
-    mechanism = kind.calibrated(Decimal(1), n_clusters=2, grid=SQUARE.grid(), neighbours=REPLACE)
+    mechanism = kind.calibrate(Decimal(1), n_clusters=2, grid=SQUARE.grid(), neighbours=REPLACE)
     for m in (1, 50):
         assert not sample_likelihood(mechanism, 1.0, n_records=m, runs=8_000).violates
 
@@ -285,15 +283,15 @@ def sampled(mechanism: Mechanism, m: int, runs: int, eps: float = 1.0) -> object
 
 @pytest.mark.parametrize("name", ["gupt", "lloyd"])
 def test_correct_mechanisms_without_a_density_pass(name):
-    mechanism = calibrated(name, Decimal(1), n_records=8, n_clusters=2, grid=LINE.grid())
+    mechanism = calibrate_mechanism(name, Decimal(1), n_records=8, n_clusters=2, grid=LINE.grid())
     assert not sampled(mechanism, 8, 200).violates
 
 
 def test_planted_fault_a_hundredth_of_the_noise_is_found():
-    sound = Gupt.calibrated(Decimal(1), n_records=8, n_clusters=1, grid=LINE.grid())
+    sound = Gupt.calibrate(Decimal(1), n_records=8, n_clusters=1, grid=LINE.grid())
     faulty = replace(sound, noise_scale=sound.noise_scale / 100)
     assert sampled(faulty, 8, 300).violates
-    lloyd = Lloyd.calibrated(
+    lloyd = Lloyd.calibrate(
         Decimal(1), n_clusters=1, grid=LINE.grid(), neighbours=REPLACE, iterations=1
     )
     faulty = replace(lloyd, count_scale=lloyd.count_scale / 100, sum_scale=lloyd.sum_scale / 100)
@@ -302,7 +300,7 @@ def test_planted_fault_a_hundredth_of_the_noise_is_found():
 
 @pytest.mark.parametrize("relation", [REPLACE, ADD])
 def test_the_worst_tables_are_neighbours(relation):
-    mechanism = calibrated(
+    mechanism = calibrate_mechanism(
         "lloyd", Decimal(1), n_records=8, n_clusters=2, grid=SQUARE.grid(), neighbours=relation
     )
     old, new = (list(map(tuple, table.tolist())) for table in worst_tables(mechanism, 8))

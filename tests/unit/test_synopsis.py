@@ -21,7 +21,7 @@ from dpkv.mechanisms import (
     Neighbours,
     Synopsis,
     Terms,
-    calibrated,
+    calibrate_mechanism,
     choose,
     describe,
     from_description,
@@ -40,7 +40,7 @@ from dpkv.records.questions import (
     ResidualSums,
     Tree,
     TreeTest,
-    calibrated_test,
+    calibrate_test,
     public_map,
     scale_for,
     tree_from_splits,
@@ -65,7 +65,7 @@ def cube(d: int) -> Grid:
 
 
 def synopsis(d: int = 2, k: int = 3, eps: str = "1", relation: Neighbours = REPLACE) -> Synopsis:
-    return Synopsis.calibrated(Decimal(eps), n_clusters=k, grid=cube(d), neighbours=relation)
+    return Synopsis.calibrate(Decimal(eps), n_clusters=k, grid=cube(d), neighbours=relation)
 
 
 # -- cells -----------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_bins_of_norms_end_at_the_diameter():
     delta=st.sampled_from(["0", "1e-12", "1e-6", "0.01"]),
 )
 def test_the_price_is_never_above_eps_and_hardly_below(eps, d, k, relation, delta):
-    mechanism = Synopsis.calibrated(
+    mechanism = Synopsis.calibrate(
         eps, n_clusters=k, grid=cube(d), neighbours=relation, delta=Decimal(delta)
     )
     assert mechanism.cost() <= eps
@@ -270,7 +270,7 @@ def test_a_replaced_record_counts_twice_wherever_noise_is_added():
 def test_the_description_does_not_depend_on_the_number_of_records():
     for relation in Neighbours:
         found = {
-            calibrated(
+            calibrate_mechanism(
                 "synopsis", Decimal(1), n_records=m, n_clusters=3, grid=cube(2), neighbours=relation
             )
             for m in (3, 50, 10**6)
@@ -310,7 +310,7 @@ def test_descriptions_that_make_no_sense_are_refused(change):
 
 
 def test_a_tree_for_next_to_no_eps_has_finite_noise():
-    found = calibrated_test(Decimal("1e-9"), decay=2.0, floor=1.0, levels=24, neighbours=REPLACE)
+    found = calibrate_test(Decimal("1e-9"), decay=2.0, floor=1.0, levels=24, neighbours=REPLACE)
     assert found.cost(REPLACE) <= Decimal("1e-9")
 
 
@@ -323,7 +323,7 @@ def test_clusters_are_found(d, k, neighbours):
     """Potentials near those of k-means, where blind centers have 50 times as much."""
     values = clusters(20_000, d, k)
     grid = cube(d)
-    mechanism = Synopsis.calibrated(Decimal(4), n_clusters=k, grid=grid, neighbours=neighbours)
+    mechanism = Synopsis.calibrate(Decimal(4), n_clusters=k, grid=grid, neighbours=neighbours)
     points = grid.quantise(values).astype(np.int32)
     centers = run_on_points(mechanism, points, SeededEntropy(0)).centers
     floor = dpkv.estimate_optimum(values, k, rng=0).potential
@@ -332,7 +332,7 @@ def test_clusters_are_found(d, k, neighbours):
 
 def test_gaussian_noise_serves_many_columns_and_only_them():
     for d, used in ((2, False), (30, True)):
-        mechanism = Synopsis.calibrated(
+        mechanism = Synopsis.calibrate(
             Decimal(1),
             n_clusters=3,
             grid=cube(d),
@@ -350,7 +350,7 @@ def test_gaussian_noise_serves_many_columns_and_only_them():
 @pytest.mark.parametrize("m", [1, 2, 9])
 def test_a_handful_of_records_is_no_trouble(m, neighbours):
     for grid in (cube(2), BoxGrid((0.0,) * 2, (0.0,) * 2, (0, 0)), L1Ball((0.0,) * 3, 1.0).grid()):
-        mechanism = Synopsis.calibrated(
+        mechanism = Synopsis.calibrate(
             Decimal("0.1"), n_clusters=5, grid=grid, neighbours=neighbours
         )
         points = np.tile(grid.middle, (m, 1)).astype(np.int32)
@@ -564,9 +564,9 @@ def test_the_tree_is_calibrated_for_any_eps_by_few_exact_prices(eps, neighbours,
     monkeypatch.setattr(
         certificate, "_certified", lambda *asked: prices.append(asked) or exact(*asked)
     )
-    certificate.calibrated_test.cache_clear()
+    certificate.calibrate_test.cache_clear()
     share = Decimal(eps) * Decimal("0.3")
-    found = calibrated_test(share, decay=2.0, floor=1.0, levels=24, neighbours=neighbours)
+    found = calibrate_test(share, decay=2.0, floor=1.0, levels=24, neighbours=neighbours)
     cost = found.cost(neighbours)
     assert share * Decimal("0.999999999") < cost <= share
     assert 0 < len(prices) < 30
@@ -575,7 +575,7 @@ def test_the_tree_is_calibrated_for_any_eps_by_few_exact_prices(eps, neighbours,
 def test_a_grid_on_which_residuals_could_overflow_is_refused():
     fine = Box((-1.0,) * 20, (1.0,) * 20).grid(30)
     with pytest.raises(UsageError, match="too fine for exact residuals"):
-        Synopsis.calibrated(Decimal(1), n_clusters=2, grid=fine, neighbours=REPLACE)
+        Synopsis.calibrate(Decimal(1), n_clusters=2, grid=fine, neighbours=REPLACE)
 
 
 def released(tmp_path, **options):

@@ -21,7 +21,7 @@ from dpkv.errors import UsageError
 from dpkv.ledger import Ledger
 from dpkv.releases import Check, ReleaseRecord, verify
 from dpkv.releases.files import release_files
-from dpkv.releases.kept_releases import parse_record, stored_path
+from dpkv.releases.kept_releases import parse_record, release_path
 from dpkv.releases.verify import failed
 
 X = np.random.default_rng(0).uniform(-0.9, 0.9, (60, 2))
@@ -433,7 +433,7 @@ def test_a_ledger_begun_anew_is_found(beside: tuple[ReleaseRecord, Path]) -> Non
 
 def test_an_altered_kept_copy_is_found(beside: tuple[ReleaseRecord, Path]) -> None:
     record, workspace = beside
-    path = stored_path(workspace, "mine")
+    path = release_path(workspace, "mine")
     path.write_text(path.read_text(encoding="utf-8").replace('"numpy"', '"nunpy"'), "utf-8")
     (wrong,) = failed(verify(record, workspace=workspace))
     assert (wrong.name, wrong.detail) == (

@@ -26,7 +26,7 @@ from dpkv.audits.witness import (
     float_below_signed,
     loss_bounds,
     parse_witness,
-    rebuilt,
+    rebuild,
     witness_of,
 )
 from dpkv.audits.worst_case import WorstCase, worst_case
@@ -181,7 +181,7 @@ def test_the_float_below_a_decimal(text):
 
 def kvariates(m: int = 50, k: int = 2, domain: Domain = SQUARE, bits: int = 16) -> KVariates:
     grid = domain.grid(bits)
-    return KVariates.calibrated(Decimal(1), n_records=m, n_clusters=k, grid=grid, gamma=0.1)
+    return KVariates.calibrate(Decimal(1), n_records=m, n_clusters=k, grid=grid, gamma=0.1)
 
 
 def found_witness(mechanism: Algorithm0, m: int, domain: Domain, eps: str = "1") -> Witness:
@@ -189,7 +189,7 @@ def found_witness(mechanism: Algorithm0, m: int, domain: Domain, eps: str = "1")
 
 
 def plain(kind: type[Laplace], domain: Domain, k: int = 2) -> Algorithm0:
-    return kind.calibrated(Decimal(1), n_clusters=k, grid=domain.grid(), neighbours=REPLACE)
+    return kind.calibrate(Decimal(1), n_clusters=k, grid=domain.grid(), neighbours=REPLACE)
 
 
 MECHANISMS: dict[str, tuple[Algorithm0, int, Domain]] = {
@@ -204,7 +204,7 @@ MECHANISMS: dict[str, tuple[Algorithm0, int, Domain]] = {
     "laplace": (plain(Laplace, SQUARE), 10, SQUARE),
     "one record": (plain(Laplace, LINE, 3), 1, LINE),
     "forgy": (plain(Forgy, LINE), 4, LINE),
-    "published": (Published.calibrated(3.0, n_clusters=2, grid=SQUARE.grid()), 20, SQUARE),
+    "published": (Published.calibrate(3.0, n_clusters=2, grid=SQUARE.grid()), 20, SQUARE),
 }
 
 
@@ -217,7 +217,7 @@ def test_a_witness_survives_its_file_and_checks_out(name, tmp_path):
     path.write_text(witness.to_json(), encoding="utf-8")
     again = parse_witness(path.read_text(encoding="utf-8"), path)
     assert again == witness
-    assert rebuilt(again) == mechanism
+    assert rebuild(again) == mechanism
     assert {check.name: check.passed for check in check_witness(again)} == {
         "tables": True,
         "loss": True,
@@ -256,7 +256,7 @@ def test_the_stated_loss_is_never_above_the_true_one(name):
 def test_a_witness_on_another_grid_says_so(bits):
     mechanism = kvariates(bits=bits)
     witness = found_witness(mechanism, 50, SQUARE)
-    assert rebuilt(witness) == mechanism
+    assert rebuild(witness) == mechanism
     assert all(check.passed for check in check_witness(witness))
 
 
@@ -290,7 +290,7 @@ def test_a_claim_below_the_loss_is_refuted_and_one_above_is_not():
 @pytest.mark.parametrize(("k", "eps"), [(1, "1"), (2, "1"), (3, "1.5"), (4, "0.25"), (4, "2")])
 def test_a_claim_that_is_reached_exactly_is_not_refuted(k, eps):
     """One record at the Laplace mechanism's noise: its loss is k diam1 / b, which is eps."""
-    mechanism = Laplace.calibrated(Decimal(eps), n_clusters=k, grid=LINE.grid(), neighbours=REPLACE)
+    mechanism = Laplace.calibrate(Decimal(eps), n_clusters=k, grid=LINE.grid(), neighbours=REPLACE)
     assert mechanism.cost() == Decimal(eps)
     witness = found_witness(mechanism, 1, LINE, eps)
     assert all(check.passed for check in check_witness(witness))

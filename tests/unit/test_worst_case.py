@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpkv.audits.faults import FAULTS, PAPERS_EPS_TILDE, planted
+from dpkv.audits.faults import FAULTS, PAPERS_EPS_TILDE, plant_fault
 from dpkv.audits.losses import log_ratio_of_tables
 from dpkv.audits.worst_case import WorstCase, worst_case
 from dpkv.domain import Box, Domain, L1Ball
@@ -29,13 +29,13 @@ EUROPE = 169308
 def kvariates(
     m: int, k: int = 2, gamma: float = 0.1, eps: str = "1", domain: Domain = SQUARE
 ) -> KVariates:
-    return KVariates.calibrated(
+    return KVariates.calibrate(
         Decimal(eps), n_records=m, n_clusters=k, grid=domain.grid(), gamma=gamma
     )
 
 
 def plain(kind: type[Laplace], k: int, domain: Domain = SQUARE, eps: str = "1") -> Algorithm0:
-    return kind.calibrated(Decimal(eps), n_clusters=k, grid=domain.grid(), neighbours=REPLACE)
+    return kind.calibrate(Decimal(eps), n_clusters=k, grid=domain.grid(), neighbours=REPLACE)
 
 
 def recomputed(mechanism: Algorithm0, found: WorstCase) -> float:
@@ -133,11 +133,11 @@ def test_no_smoothing_exceeds(m):
 
 def test_the_papers_eps_tilde_for_europediff_exceeds():
     """The first pick alone costs log(1 + (e^19 - 1) / 169308) = 6.96 where eps = 1 is claimed."""
-    mechanism = Published.calibrated(PAPERS_EPS_TILDE, n_clusters=2, grid=SQUARE.grid())
+    mechanism = Published.calibrate(PAPERS_EPS_TILDE, n_clusters=2, grid=SQUARE.grid())
     first_pick = float(mpmath.log1p(mpmath.expm1(19) / EUROPE))
     assert first_pick == pytest.approx(6.96, abs=0.005)
     assert worst_case(mechanism, EUROPE, restarts=2).loss > first_pick
-    one = Published.calibrated(PAPERS_EPS_TILDE, n_clusters=1, grid=SQUARE.grid())
+    one = Published.calibrate(PAPERS_EPS_TILDE, n_clusters=1, grid=SQUARE.grid())
     assert worst_case(one, EUROPE, restarts=2).loss == pytest.approx(first_pick, rel=1e-9)
 
 
@@ -145,7 +145,7 @@ def test_the_largest_eps_tilde_that_one_pick_allows():
     """log(1 + (e^eps~ - 1) / m) = 1 at eps~ = log(1 + m (e - 1)), 12.6 for EuropeDiff."""
     largest = math.log1p(EUROPE * math.expm1(1.0))
     assert largest == pytest.approx(12.58, abs=0.01)
-    mechanism = Published.calibrated(largest, n_clusters=1, grid=SQUARE.grid())
+    mechanism = Published.calibrate(largest, n_clusters=1, grid=SQUARE.grid())
     assert worst_case(mechanism, EUROPE, restarts=2).loss == pytest.approx(1.0, rel=1e-9)
 
 
@@ -154,7 +154,7 @@ def test_the_largest_eps_tilde_that_one_pick_allows():
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_is_a_mechanism_that_differs_in_just_that(name):
-    fault = planted(name, Decimal(1), n_records=300, n_clusters=2, domain=SQUARE, gamma=0.1)
+    fault = plant_fault(name, Decimal(1), n_records=300, n_clusters=2, domain=SQUARE, gamma=0.1)
     sound = kvariates(300)
     assert fault.name == name
     if name == "half-noise":
@@ -172,7 +172,7 @@ def test_every_fault_is_a_mechanism_that_differs_in_just_that(name):
         assert (np.asarray(drawn) != np.rint(drawn)).any()
     elif name in ("synopsis-radius", "synopsis-decay"):  # priced as the sound one, run otherwise
         assert isinstance(fault.mechanism, Synopsis) and type(fault.mechanism) is not Synopsis
-        honest = Synopsis.calibrated(
+        honest = Synopsis.calibrate(
             Decimal(1), n_clusters=2, grid=fault.mechanism.grid, neighbours=Neighbours.REPLACE_ONE
         )
         assert fault.mechanism.cost() == honest.cost() <= 1
@@ -182,7 +182,7 @@ def test_every_fault_is_a_mechanism_that_differs_in_just_that(name):
 
 def test_the_swapped_split_exceeds_in_wide_tables_of_any_domain():
     for domain in (LINE, SQUARE, Box((0.0,) * 15, (2.0,) * 15)):
-        fault = planted(
+        fault = plant_fault(
             "swapped-split", Decimal(2), n_records=300, n_clusters=3, domain=domain, gamma=0.1
         )
         assert fault.mechanism.cost() > Decimal("2.1")
@@ -190,4 +190,4 @@ def test_the_swapped_split_exceeds_in_wide_tables_of_any_domain():
 
 def test_an_unknown_fault_is_refused():
     with pytest.raises(ParameterError, match=r"plant must be one of half-noise.*Got 'x' instead"):
-        planted("x", Decimal(1), n_records=300, n_clusters=2, domain=SQUARE, gamma=0.1)
+        plant_fault("x", Decimal(1), n_records=300, n_clusters=2, domain=SQUARE, gamma=0.1)

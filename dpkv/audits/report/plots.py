@@ -13,7 +13,7 @@ import numpy as np
 from dpkv.audits.report.histograms import CLAIM, RELEASE, SIMULATED, histograms
 from dpkv.audits.report.legend import Key
 from dpkv.audits.report.numbers import exact
-from dpkv.audits.report.projection import projected
+from dpkv.audits.report.projection import project
 from dpkv.audits.report.svg import COLORS, STYLE, clean, inline_svg
 from dpkv.audits.report.utility import by_eps, names_of
 from dpkv.audits.results import Audit, CalibrationRow, DataLoss, UtilityRow
@@ -193,7 +193,7 @@ def centers_figure(audit: Audit, width: float) -> Figure:
     centers = np.asarray(audit.subject.released_centers or (), np.float64)
     step = max(1, -(-len(audit.synthetic_points) // _MOST_POINTS))
     points = np.asarray(audit.synthetic_points[::step], np.float64).reshape(-1, len(columns))
-    drawn, labels = projected(np.vstack([points, centers]), columns)
+    drawn, labels = project(np.vstack([points, centers]), columns)
     with _canvas(width, 4.2 if width == WIDE else 3.6) as figure:
         axes = figure.add_subplot()
         axes.plot(*drawn[: len(points)].T, "o", markersize=2.4, markeredgewidth=0,

@@ -11,7 +11,7 @@ from dpkv.types import Float64s
 _PLANE = 2
 
 
-def projected(points: Float64s, columns: Sequence[str]) -> tuple[Float64s, tuple[str, str]]:
+def project(points: Float64s, columns: Sequence[str]) -> tuple[Float64s, tuple[str, str]]:
     """Return points in the plane, and what its axes are."""
     if points.shape[1] == 1:
         return np.column_stack([points[:, 0], np.zeros(len(points))]), (columns[0], "")

@@ -56,7 +56,7 @@ from dpkv.records.questions import (
     Clusters,
     RecordCount,
     TreeTest,
-    calibrated_test,
+    calibrate_test,
     cells_step,
     count_step,
     first_levels,
@@ -145,7 +145,7 @@ class Synopsis(Mechanism):
     @classmethod
     def for_terms(cls, terms: Terms) -> Synopsis:
         """Return the mechanism that costs at most eps, and delta where that helps."""
-        return cls.calibrated(
+        return cls.calibrate(
             terms.eps,
             n_clusters=terms.n_clusters,
             grid=terms.grid,
@@ -154,7 +154,7 @@ class Synopsis(Mechanism):
         )
 
     @classmethod
-    def calibrated(
+    def calibrate(
         cls,
         eps: Decimal,
         *,
@@ -168,7 +168,7 @@ class Synopsis(Mechanism):
         private_m = neighbours is Neighbours.ADD_REMOVE
         budget = _Budget.of(eps, shape, private_m=private_m)
         changed = neighbours.changed_records
-        test = calibrated_test(
+        test = calibrate_test(
             budget.tree,
             decay=shape.decay,
             floor=shape.floor,

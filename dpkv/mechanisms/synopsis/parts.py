@@ -25,7 +25,7 @@ from dpkv.mechanisms.mechanism import AuditPart
 from dpkv.mechanisms.synopsis import refine
 from dpkv.mechanisms.synopsis.cells import PrivateCells
 from dpkv.mechanisms.synopsis.mechanism import Synopsis
-from dpkv.records.questions import Ask, Clusters, calibrated_test
+from dpkv.records.questions import Ask, Clusters, calibrate_test
 from dpkv.types import Integers
 
 _NEXT_TO_NOTHING = 1e12  # a scale of noise that hides whatever it is added to
@@ -86,7 +86,7 @@ def _focused(mechanism: Synopsis, times: float, scale: str, part: str) -> Synops
 
 
 def _focused_tree(mechanism: Synopsis, times: float) -> Synopsis:
-    test = calibrated_test(
+    test = calibrate_test(
         mechanism.cost() * Decimal(times),
         decay=mechanism.decay / mechanism.tree_scale,
         floor=mechanism.floor / mechanism.tree_scale,

@@ -83,11 +83,11 @@ def lloyd_step(
     counts, count_variance = _combined(histogram, before, noise)
     known = replace(before, counts=counts, count_variance=count_variance)
     columns = grid.n_features if noise.gaussian else grid.n_features**2  # of norm^2 a column
-    radii, pulled = chosen_radii(histogram, counts, edges, noise, before.variance, columns)
-    return moved_centers(ask, clusters, known, radii, pulled, noise, grid)
+    radii, pulled = choose_radii(histogram, counts, edges, noise, before.variance, columns)
+    return move_centers(ask, clusters, known, radii, pulled, noise, grid)
 
 
-def moved_centers(
+def move_centers(
     ask: Ask,
     clusters: Clusters,
     before: Estimate,
@@ -119,7 +119,7 @@ def _combined(histogram: Integers, before: Estimate, noise: StepNoise) -> tuple[
     return np.maximum(counts, 1.0), 1.0 / precision
 
 
-def chosen_radii(
+def choose_radii(
     histogram: Integers,
     counts: Float64s,
     edges: Integers,

@@ -91,10 +91,10 @@ def load_paper_table(name: str) -> Float64s | None:
     """Return a table's checked numbers; None where it is not here."""
     recipe = recipe_of(name)
     path = find_table(recipe)
-    return None if path is None else checked_values(recipe, path)
+    return None if path is None else load_checked_values(recipe, path)
 
 
-def checked_values(recipe: Recipe, path: Path) -> Float64s:
+def load_checked_values(recipe: Recipe, path: Path) -> Float64s:
     """Return the numbers of a file, or refuse one that is not the recipe's table."""
     try:
         with path.open("rb") as file:

@@ -53,14 +53,14 @@ def contestants(
     grid, k, exact = arena.grid, n_clusters, Decimal(str(eps))
     size = {"n_records": len(arena.points), "n_clusters": k}
     mechanisms: dict[str, Mechanism] = {
-        CERTIFIED: KVariates.calibrated(exact, **size, grid=grid, gamma=gamma),
-        FORGY: Forgy.calibrated(exact, n_clusters=k, grid=grid, neighbours=Neighbours.REPLACE_ONE),
-        GUPT: Gupt.calibrated(exact, **size, grid=grid),
-        GUPT_THIRD: Gupt.calibrated(exact / 3, **size, grid=grid),
+        CERTIFIED: KVariates.calibrate(exact, **size, grid=grid, gamma=gamma),
+        FORGY: Forgy.calibrate(exact, n_clusters=k, grid=grid, neighbours=Neighbours.REPLACE_ONE),
+        GUPT: Gupt.calibrate(exact, **size, grid=grid),
+        GUPT_THIRD: Gupt.calibrate(exact / 3, **size, grid=grid),
     }
     for name, eps_tilde in eps_tildes.items():
         if eps_tilde is not None and eps_tilde > 0.0:
-            mechanisms[name] = Published.calibrated(eps_tilde, n_clusters=k, grid=grid)
+            mechanisms[name] = Published.calibrate(eps_tilde, n_clusters=k, grid=grid)
     return mechanisms
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpkv.engine import LocalTransport, Node, Peers, dk_protected, kmeans_parallel
-from dpkv.engine.shards import Records, simulated_secret
+from dpkv.engine.shards import ShardRecords, simulate_secret
 from dpkv.paper.datasets.families import Labelled, hyperrectangles, moved
 from dpkv.paper.datasets.recipes import load_paper_table
 from dpkv.paper.studies.drawing import COLORS, SERIES, canvas, finish
@@ -94,7 +94,7 @@ def peers_of(held: Labelled, seed: int) -> Peers:
     order = np.argsort(held.labels, kind="stable")
     parts = np.split(held.points[order], np.cumsum(np.bincount(held.labels))[:-1])
     nodes = [
-        Node(Records(part, part), simulated_secret(seed, number))
+        Node(ShardRecords(part, part), simulate_secret(seed, number))
         for number, part in enumerate(parts)
     ]
     return Peers(LocalTransport(nodes))

@@ -85,7 +85,7 @@ def run(settings: Settings, case: Case) -> Figures:
         for way, seed in ways.items()
     }
     searched = [
-        searched_potential(points, ways[OURS](), distortion) for _ in range(settings.restarts)
+        search_potential(points, ways[OURS](), distortion) for _ in range(settings.restarts)
     ]
     best = min([*searched, *(min(values) for values in phi.values())])
     return {
@@ -123,7 +123,7 @@ def _ways(
     }
 
 
-def searched_potential(points: Float64s, centers: Float64s, distortion: TotalJensen) -> float:
+def search_potential(points: Float64s, centers: Float64s, distortion: TotalJensen) -> float:
     """Return the potential after clusters and numerical minimisers have settled."""
     current, phi = centers.copy(), potential(points, centers, distortion=distortion)
     for _ in range(_MOST_STEPS):

@@ -13,7 +13,7 @@ from dpkv.records.questions.cells import (
     places_step,
     scale_for,
 )
-from dpkv.records.questions.certificate import TreeTest, calibrated_test
+from dpkv.records.questions.certificate import TreeTest, calibrate_test
 from dpkv.records.questions.clusters import (
     ClusterCounts,
     ClusterSums,
@@ -59,7 +59,7 @@ __all__ = [
     "Tree",
     "TreeTest",
     "block_centers_step",
-    "calibrated_test",
+    "calibrate_test",
     "cells_step",
     "cluster_counts_step",
     "cluster_sums_step",

@@ -117,7 +117,7 @@ def _log_ratio(u: int, inverse: Decimal, context: Context) -> Decimal:
 
 
 @lru_cache(maxsize=64)
-def calibrated_test(
+def calibrate_test(
     eps: Decimal, *, decay: float, floor: float, levels: int, neighbours: Neighbours
 ) -> TreeTest:
     """Return the test with about the least noise that ``eps`` allows.

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from dpkv import kernels
 from dpkv.accounting import Neighbours, Step, gaussian_step, laplace_step
 from dpkv.records.block import Block
-from dpkv.records.partition import mapped_points
+from dpkv.records.partition import map_points
 from dpkv.records.passes import nearest_labels, norm_histograms, residual_sums
 from dpkv.records.questions.cells import scale_for
 from dpkv.records.questions.projection import PublicMap
@@ -49,7 +49,7 @@ class Clusters:
         return block.recall("labels", key, lambda: self._labelled(block))
 
     def _labelled(self, block: Block) -> NDArray[np.int32]:
-        points = block.points if self.space is None else mapped_points(block, self.space)
+        points = block.points if self.space is None else map_points(block, self.space)
         labels = np.empty(len(points), np.int32)
         by_feature = np.ascontiguousarray(self.centers.T, dtype=np.int64)
         work = points.size * len(self.centers)
