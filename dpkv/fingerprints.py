@@ -63,9 +63,8 @@ def _secret_key(workspace: Path) -> bytes:
 
 def _make_key(path: Path, workspace: Path) -> None:
     """Make a key, unless tables are known by one that is gone: all would have new budgets."""
-    ledger = Ledger(workspace)
-    ledger.verify()  # one that is gone, too, would know of no table
-    known = any(not entry.dataset.startswith(NAMED) for entry in ledger.entries())
+    chain = Ledger(workspace).verify()  # one that is gone, too, would know of no table
+    known = any(not entry.dataset.startswith(NAMED) for entry in chain.entries)
     # A key comes before the charges that need it: where another process made both meanwhile, it is
     # there now.
     if known and not is_own_file(path):

@@ -44,7 +44,7 @@ from dpkv.mechanisms import (
 from dpkv.noise import Entropy, OperatingSystemEntropy
 from dpkv.releases import Plan, ReleaseRecord
 from dpkv.releases.guarantee import guarantee
-from dpkv.releases.produce import mechanism_of
+from dpkv.releases.settling import mechanism_of
 from dpkv.types import Floats, Integers, StageProgress
 
 Planter = Callable[[int, int], Fault]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dpkv.audits.results import Audit, Verdict
     from dpkv.audits.run import Audited
     from dpkv.domain import Domain
-    from dpkv.releases import Plan, Records, ReleaseRecord
+    from dpkv.releases import InputTable, Plan, ReleaseRecord
 
 _DEFAULT_K = range(2, 9)
 _OTHER_TABLE = (
@@ -93,6 +93,7 @@ def audit(
     Example:  dpkv audit patients.csv --eps 1 --k 2..5 --bounds=-10,10 --out audit
     """
     from dpkv.audits.run import Job, run_audit
+    from dpkv.releases.settling import settle
     from dpkv.validation import exact_eps, whole_number
 
     whole_number("runs", runs, at_least=2)
@@ -134,6 +135,8 @@ def audit(
         memory_limit=memory_limit,
     )
     plan, records, dataset = _read(request, record)
+    if record is None:
+        plan = settle(plan, len(records.values)).plan
     if public and not plan.end_to_end:
         raise UsageError(
             "--public needs a release that is private end to end: this one's noise or bounds "
@@ -190,7 +193,7 @@ def _release_of(subject: Path | None) -> tuple[ReleaseRecord | None, tuple[str, 
     return record, vouchers(record, checks)
 
 
-def _read(request: Request, record: ReleaseRecord | None) -> tuple[Plan, Records, str]:
+def _read(request: Request, record: ReleaseRecord | None) -> tuple[Plan, InputTable, str]:
     """Read the table; for a release, see that it is the table the release was made from."""
     if record is None:
         return opened(request).read()
@@ -230,13 +233,13 @@ def _charged_dataset(record: ReleaseRecord) -> str | None:
     """Return the fingerprint of the release's table, where the ledger here has it."""
     from dpkv.ledger import NAMED, Ledger
 
-    entry = None if record.ledger is None else Ledger(WORKSPACE).entry(record.ledger.number)
+    entry = None if record.ledger is None else Ledger(WORKSPACE).read().entry(record.ledger.number)
     if entry is None or entry.release_id != record.release_id or entry.dataset.startswith(NAMED):
         return None
     return entry.dataset
 
 
-def _domain(plan: Plan, records: Records, record: ReleaseRecord | None) -> Domain:
+def _domain(plan: Plan, records: InputTable, record: ReleaseRecord | None) -> Domain:
     from dpkv.domain import Domain, data_domain
 
     if record is not None:

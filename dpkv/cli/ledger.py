@@ -25,9 +25,8 @@ def show(as_json: options.AsJson = False) -> None:
     """
     from dpkv.ledger import Ledger
 
-    ledger = Ledger(WORKSPACE)
-    ledger.verify()  # sums of a ledger that lacks charges would be too small
-    accounts, entries = ledger.accounts(), ledger.entries()
+    chain = Ledger(WORKSPACE).verify()  # sums of one that lacks charges would be too small
+    accounts, entries = chain.accounts(), chain.entries
     if as_json:
         output.print_json(
             {
@@ -81,11 +80,10 @@ def set_budget(
     amount, chance = exact_eps("--eps", eps), exact_delta("--delta", delta)
     ledger = Ledger(WORKSPACE)
     dataset, label = _dataset(ledger, data)
-    ledger.prepare()
-    ledger.set_budget(dataset=dataset, label=label, eps=amount, delta=chance)
-    account = ledger.account(dataset)
+    chain = ledger.set_budget(dataset=dataset, label=label, eps=amount, delta=chance).chain
+    account = chain.account(dataset)
     if as_json:
-        fields = _account_fields(account, ledger.entries())
+        fields = _account_fields(account, chain.entries)
         output.print_json({"schema_version": 1, "kind": "budget", **fields})
         return
     beyond = ""
@@ -104,9 +102,8 @@ def verify(as_json: options.AsJson = False) -> None:
     """
     from dpkv.ledger import Ledger
 
-    ledger = Ledger(WORKSPACE)
     try:
-        count = ledger.verify()
+        count = len(Ledger(WORKSPACE).verify())
     except LedgerError as error:
         raise VerificationError(str(error)) from None
     if as_json:
@@ -127,7 +124,7 @@ def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
         return name_dataset(data.removeprefix(NAMED)), data
     if path.is_file():
         return Watched(path).fingerprint(WORKSPACE), path.name
-    known = [account for account in ledger.accounts() if account.dataset.startswith(data)]
+    known = [account for account in ledger.read().accounts() if account.dataset.startswith(data)]
     if len(known) != 1 or len(data) < SHOWN_FINGERPRINT:
         raise UsageError(
             f"DATA must be a table's file or a fingerprint that 'dpkv ledger show' lists. "

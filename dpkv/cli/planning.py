@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpkv.calibration import Calibration
     from dpkv.cli.kept_calibrations import KeptCalibration
     from dpkv.domain import Domain
-    from dpkv.releases import Plan, Records
+    from dpkv.releases import InputTable, Plan
     from dpkv.releases.plan import BoundsSource
     from dpkv.tables import Source
     from dpkv.types import Floats
@@ -67,12 +67,12 @@ class Job:
     calibration: Calibration | None
     taken: Taken | None = None
 
-    def read(self, account: str | None = None) -> tuple[Plan, Records, str]:
+    def read(self, account: str | None = None) -> tuple[Plan, InputTable, str]:
         """Read the table; return the finished plan, the records, and the account to charge.
 
         That is the table's fingerprint, unless another is given.
         """
-        from dpkv.releases import Records
+        from dpkv.releases import InputTable
         from dpkv.tables import load
 
         path = self.source.path
@@ -87,7 +87,7 @@ class Job:
             )
         account = self._account(file, account)
         mapped = table.mapped_file is not None
-        records = Records(table.values, table.columns, path.name, mapped=mapped)
+        records = InputTable(table.values, table.columns, path.name, mapped=mapped)
         return self._finished(table.values), records, account
 
     def _account(self, file: Watched, given: str | None) -> str:
@@ -105,9 +105,7 @@ class Job:
     def _finished(self, values: Floats) -> Plan:
         """Return the plan, with the published calibration's eps~ where that is asked for."""
         if self.plan.calibration != "published":
-            from dpkv.releases.produce import settle
-
-            return settle(self.plan, len(values))
+            return self.plan
         eps_tilde = self._known_eps_tilde()
         if eps_tilde is None:
             eps_tilde = self._calibrated_eps_tilde(values)

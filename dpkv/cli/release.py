@@ -17,7 +17,7 @@ from dpkv.errors import BoundsNotFoundError, UsageError, UserInterruptError
 
 if TYPE_CHECKING:
     from dpkv.ledger import Ledger
-    from dpkv.releases import Charging, Plan, Records, Release, ReleaseRecord
+    from dpkv.releases import Charging, Release, ReleaseRecord, Settled
     from dpkv.releases.record import NoiseRecord
 
 K = Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)]
@@ -144,6 +144,7 @@ def release(
     from dpkv.releases.api import name_dataset
     from dpkv.releases.charging import Charging
     from dpkv.releases.produce import carry_out, check_release_id
+    from dpkv.releases.settling import settle
     from dpkv.releases.signing import SigningKey, find_exposure
 
     name = check_release_id(release_id)
@@ -159,20 +160,20 @@ def release(
     )  # fmt: skip
     job = opened(request)
     ledger = Ledger(WORKSPACE)
-    ledger.prepare()
+    known = ledger.prepare()
     plan, records, account = job.read(account)
-    _check_export(export_synopsis, plan.mechanism)
-    charging = Charging(ledger, account, name, _note_warning)
-    repeated = ledger.find(name) is not None
-    _caution(plan, records)
-    with output.new_folder(target) as folder, _charge_told(ledger, name, repeated):
-        done = carry_out(plan, records, charging, key=key)
+    charging = Charging(ledger, account, name, known, _note_warning)
+    settled = settle(plan, len(records.values))
+    _check_export(export_synopsis, settled.plan.mechanism)
+    _caution(settled)
+    with output.new_folder(target) as folder, _charge_told(charging):
+        done = carry_out(settled, records, charging, key=key)
         files = _write(done, folder, export_synopsis)
         if as_json:
             output.print_json(with_curators_facts(done.record, charging, job.taken))
         else:
             told = [
-                ["budget", _budget_line(charging, done.record, repeated)],
+                ["budget", _budget_line(done)],
                 ["ledger", describe_account(charging, records.label)],
             ]
             _show(done.record, told, files, job.taken)
@@ -181,18 +182,18 @@ def release(
 
 
 @contextlib.contextmanager
-def _charge_told(ledger: Ledger, name: str, repeated: bool) -> Iterator[None]:
+def _charge_told(charging: Charging) -> Iterator[None]:
     """Whatever stops a release, say whether it was charged and how to finish it."""
     try:
         yield
     except BoundsNotFoundError:  # says itself what was charged; the id is of no further use
         raise
     except BaseException as error:
-        charged = _charged(ledger, name)
+        charged = _charged(charging.ledger, charging.release_id)
         told = "before anything was charged." if charged is None else charged
         if isinstance(error, KeyboardInterrupt):
             raise UserInterruptError(f"interrupted {told}") from None
-        if not repeated and charged is not None:
+        if not charging.is_repeated and charged is not None:
             output.note(f"stopped {told}")
         raise
 
@@ -201,12 +202,13 @@ def _charged(ledger: Ledger, name: str) -> str | None:
     """Return what of a release was charged, and how to go on; None where nothing was."""
     from dpkv.releases.charged_bounds import bounds_id
 
-    if ledger.find(name) is not None:
+    chain = ledger.read()
+    if chain.find(name) is not None:
         return (
             f"after release {name} was charged: run again with --id {name}, and it is finished "
             "without a second charge."
         )
-    if ledger.find(bounds_id(name)) is not None:
+    if chain.find(bounds_id(name)) is not None:
         return (
             f"after the bounds of release {name} were charged: run again with --id {name}, and "
             "only the rest is charged."
@@ -246,6 +248,7 @@ def simulate(
     Example:  dpkv simulate --k 4 --data patients.csv --eps 1 --bounds=-10,10 --seed 0
     """
     from dpkv.releases.produce import rehearse
+    from dpkv.releases.settling import settle
     from dpkv.validation import whole_number
 
     whole_number("seed", seed, at_least=0)
@@ -257,10 +260,11 @@ def simulate(
     )  # fmt: skip
     job = opened(request)
     plan, records, _ = job.read()
-    _check_export(export_synopsis, plan.mechanism)
-    _caution(plan, records)
+    settled = settle(plan, len(records.values), simulated=True)
+    _check_export(export_synopsis, settled.plan.mechanism)
+    _caution(settled)
     with output.new_folder(target) as folder:
-        done = rehearse(plan, records, seed=seed)
+        done = rehearse(settled, records, seed=seed)
         files = _write(done, folder, export_synopsis)
     if as_json:
         output.print_json_text(done.record.to_json())
@@ -289,20 +293,19 @@ def _check_export(export_synopsis: bool, mechanism: str) -> None:
         raise UsageError(_NO_SYNOPSIS)
 
 
-def _caution(plan: Plan, records: Records) -> None:
+def _caution(settled: Settled) -> None:
     """Say, before anything is charged, what speaks against a release that can be carried out."""
     from dpkv.releases.cautions import cautions
-    from dpkv.releases.produce import check_feasible
 
-    check_feasible(plan, records)
-    for sentence in cautions(plan, len(records.values)):
+    for sentence in cautions(settled):
         _note_warning(sentence)
 
 
-def _budget_line(charging: Charging, record: ReleaseRecord, repeated: bool) -> str:
-    account = charging.ledger.account(charging.dataset)
+def _budget_line(done: Release) -> str:
+    record, account = done.record, done.account
+    assert account is not None and done.charged_to is not None
     charged = "" if record.charged is None else f"charged {record.charged:f}; "
-    if repeated and record.ledger is not None:
+    if done.charged_to.is_repeated and record.ledger is not None:
         charged = f"repeated, charged before (entry {record.ledger.number}); "
     if account.remaining is None:
         beyond = f", delta {account.delta_spent:f}" if account.delta_spent else ""

@@ -16,6 +16,7 @@ A charge is never taken back, and there is nothing here that deletes. No value o
 seed is ever in the ledger; a data set goes by a keyed fingerprint that is made elsewhere.
 """
 
+from dpkv.ledger.chain import Chain
 from dpkv.ledger.entries import (
     NAMED,
     NEIGHBOURS,
@@ -34,6 +35,7 @@ __all__ = [
     "NAMED",
     "NEIGHBOURS",
     "Account",
+    "Chain",
     "Entry",
     "Ledger",
     "budget_units",

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpkv.errors import BrokenLedgerError, LedgerError
+from dpkv.ledger.chain import Chain, Written
 from dpkv.ledger.entries import BEFORE_THE_FIRST, Entry, entry_digest, fault
 from dpkv.ledger.quotes import Quote, find_quotes
 from dpkv.unfinished import remove_abandoned, unfinished_folder
@@ -78,18 +79,18 @@ class Database:
         self.workspace = workspace
         self.path = workspace / "ledger.sqlite"
 
-    def read(self, *, thorough: bool) -> tuple[Entry, ...]:
+    def read(self, *, thorough: bool) -> Chain:
         """Return the whole chain, checked; nothing where there is no ledger.
 
         A ``thorough`` reading also asks SQLite, and compares the chain with the kept releases.
         """
         with self._failures_told():
             quotes = find_quotes(self.workspace) if thorough else ()
-            chain = self._read_chain(thorough=thorough) if self._is_there() else ()
+            chain = self._read_chain(thorough=thorough) if self._is_there() else Chain(())
             self._check_quotes(quotes, chain)
             return chain
 
-    def _read_chain(self, *, thorough: bool) -> tuple[Entry, ...]:
+    def _read_chain(self, *, thorough: bool) -> Chain:
         with self._opened() as db:
             chain = self._chain(db)
             if thorough and (found := _pragma(db, "integrity_check(1)")) != "ok":
@@ -97,7 +98,7 @@ class Database:
             return chain
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[tuple[sqlite3.Connection, tuple[Entry, ...]]]:
+    def writing(self) -> Iterator[tuple[sqlite3.Connection, Chain]]:
         """Open the ledger for one transaction, which anything but a clean end undoes.
 
         Yields the connection and the chain, which is whole and has what kept releases quote.
@@ -106,7 +107,7 @@ class Database:
             # Before the chain is read: what is kept by then was charged by then, in any process.
             quotes = find_quotes(self.workspace)
             if not self._is_there():
-                self._check_quotes(quotes, ())
+                self._check_quotes(quotes, Chain(()))
                 self._create()
             with self._opened() as db:
                 db.execute("BEGIN IMMEDIATE")  # locks before it reads: no two charges overlap
@@ -115,9 +116,9 @@ class Database:
                 yield db, chain
                 db.execute("COMMIT")  # closing without it rolls back, Ctrl-C included
 
-    def _check_quotes(self, quotes: Sequence[Quote], chain: Sequence[Entry]) -> None:
+    def _check_quotes(self, quotes: Sequence[Quote], chain: Chain) -> None:
         """Refuse a ledger that was rolled back or begun anew beside the releases it paid for."""
-        digests = [entry.digest for entry in chain]
+        digests = [entry.digest for entry in chain.entries]
         for quote in sorted(quotes, key=lambda quote: quote.number):
             if quote.digest not in digests[quote.number - 1 : quote.number]:
                 raise BrokenLedgerError(
@@ -194,9 +195,9 @@ class Database:
         kind = BrokenLedgerError if broken else LedgerError
         raise kind(f"the ledger {self.path} {reason}.")
 
-    def _chain(self, db: sqlite3.Connection) -> tuple[Entry, ...]:
+    def _chain(self, db: sqlite3.Connection) -> Chain:
         """Read every entry, or refuse at the first that breaks the chain."""
-        chain: list[Entry] = []
+        entries: list[Entry] = []
         previous = BEFORE_THE_FIRST
         for number, row in enumerate(db.execute(_SELECT).fetchall(), start=1):
             entry = Entry(*row)
@@ -205,9 +206,9 @@ class Database:
                     f"the ledger {self.path} does not check out: {wrong}: {_RESTORE}."
                 )
             truth = None if entry.end_to_end is None else bool(entry.end_to_end)
-            chain.append(replace(entry, end_to_end=truth))  # SQLite keeps it as 0 or 1
+            entries.append(replace(entry, end_to_end=truth))  # SQLite keeps it as 0 or 1
             previous = entry.digest
-        return tuple(chain)
+        return Chain(tuple(entries))
 
 
 @contextlib.contextmanager
@@ -232,18 +233,18 @@ def _pragma(db: sqlite3.Connection, name: str) -> object:
     return db.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def append(db: sqlite3.Connection, chain: Sequence[Entry], draft: Entry) -> Entry:
+def append(db: sqlite3.Connection, chain: Chain, draft: Entry) -> Written:
     """Write a draft as the next entry of the chain."""
     placed = replace(
         draft,
         number=len(chain) + 1,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         salt=secrets.token_hex(_SALT_BYTES),
-        previous=chain[-1].digest if chain else BEFORE_THE_FIRST,
+        previous=chain.entries[-1].digest if chain.entries else BEFORE_THE_FIRST,
     )
     entry = replace(placed, digest=entry_digest(placed))
     db.execute(_INSERT, astuple(entry))
-    return entry
+    return Written(entry, Chain((*chain.entries, entry)))
 
 
 def count_write(db: sqlite3.Connection) -> None:

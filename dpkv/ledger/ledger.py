@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 from dpkv.errors import ParameterError, UsageError
+from dpkv.ledger.chain import Chain, Written
 from dpkv.ledger.database import Database, append, count_write
 from dpkv.ledger.entries import (
-    Account,
-    Entry,
-    account_of,
     budget_units,
     charge_units,
     check_affordable,
@@ -21,7 +18,6 @@ from dpkv.ledger.entries import (
     delta_charge_units,
     draft,
     identifier,
-    mixed_relations,
     same_release,
 )
 
@@ -29,7 +25,7 @@ _PURE = Decimal(0)
 
 
 class Ledger:
-    """The ledger of a workspace. Every call opens the file and closes it; nothing is kept between.
+    """The ledger of a workspace. Every call opens the file, reads the chain once and closes it.
 
     A call that is interrupted or killed has written its whole entry or nothing. When it is not
     known which, charging the same ``release_id`` again tells, and charges once.
@@ -44,11 +40,23 @@ class Ledger:
         """Where the ledger is, or will be."""
         return self._database.path
 
-    def prepare(self) -> None:
+    def prepare(self) -> Chain:
         """Make the ledger where there is none, check it, and prove that it can be written."""
-        with self._database.writing() as (db, _):
+        with self._database.writing() as (db, chain):
             count_write(db)
         self._database.tidy()
+        return chain
+
+    def read(self) -> Chain:
+        """Return every entry, the chain being whole; none where there is no ledger."""
+        return self._database.read(thorough=False)
+
+    def verify(self) -> Chain:
+        """Return the chain, or refuse naming the first entry that does not check out.
+
+        A removed tail is found only where a kept or published release quotes a digest from there.
+        """
+        return self._database.read(thorough=True)
 
     def charge(
         self,
@@ -61,7 +69,7 @@ class Ledger:
         neighbours: str,
         end_to_end: bool,
         plan_digest: str,
-    ) -> Entry:
+    ) -> Written:
         """Charge a release, on disk before this returns; the same release again is charged once."""
         if not re.fullmatch("[0-9a-f]{64}", plan_digest):
             raise ParameterError("plan_digest", "64 hexadecimal digits in lower case", plan_digest)
@@ -74,35 +82,22 @@ class Ledger:
             atto_delta=delta_charge_units(delta, eps, neighbours),
         )
         with self._database.writing() as (db, chain):
-            charged = _find(chain, "charge", release_id)
+            charged = chain.find(release_id)
             if charged is not None:
-                return same_release(charged, wanted)
-            check_affordable(chain, wanted)
+                return Written(same_release(charged, wanted), chain)
+            check_affordable(chain.entries, wanted)
             return append(db, chain, wanted)
 
-    def mixed_relations(self, *, release_id: str, dataset: str, neighbours: str) -> str | None:
-        """Return what to say before this charge, where it mixes relations on one account."""
-        return mixed_relations(self.entries(), dataset, neighbours, release_id)
-
-    def check(self, *, dataset: str, eps: Decimal, delta: Decimal = _PURE, neighbours: str) -> None:
-        """Refuse what the budget has not enough left for; nothing is charged or set aside."""
-        wanted = replace(
-            draft("charge", dataset, "", charge_units(eps, neighbours)),
-            neighbours=neighbours,
-            atto_delta=delta_charge_units(delta, eps, neighbours),
-        )
-        check_affordable(self.entries(), wanted)
-
-    def keep(self, *, release_id: str, record_digest: str) -> Entry:
+    def keep(self, *, release_id: str, record_digest: str) -> Written:
         """Note the one record of a release that was charged, before anybody sees it.
 
         Refuses where another record of that release has been kept already.
         """
         with self._database.writing() as (db, chain):
-            charged = _find(chain, "charge", release_id)
+            charged = chain.find(release_id)
             if charged is None:
                 raise UsageError(f"release {release_id!r} was not charged: it cannot be kept.")
-            kept = _find(chain, "kept", release_id)
+            kept = chain.kept(release_id)
             if kept is None:
                 note = draft("kept", charged.dataset, charged.label, 0)
                 note = replace(note, release_id=release_id, record_digest=record_digest)
@@ -112,15 +107,11 @@ class Ledger:
                     f"release {release_id!r} was kept with other centres (entry {kept.number}): "
                     "restore its file from a backup, or take a new id."
                 )
-            return kept
-
-    def kept(self, release_id: str) -> Entry | None:
-        """Return the note that the centers of that release exist."""
-        return _find(self.entries(), "kept", release_id)
+            return Written(kept, chain)
 
     def set_budget(
         self, *, dataset: str, label: str, eps: Decimal, delta: Decimal = _PURE
-    ) -> Entry:
+    ) -> Written:
         """Set the budget of a data set, for replace-one neighbours; the newest one counts."""
         budget = replace(
             draft("budget", dataset, label, budget_units(eps)),
@@ -128,37 +119,3 @@ class Ledger:
         )
         with self._database.writing() as (db, chain):
             return append(db, chain, budget)
-
-    def account(self, dataset: str) -> Account:
-        """Return what a data set has spent and has left."""
-        return account_of(self.entries(), dataset)
-
-    def accounts(self) -> tuple[Account, ...]:
-        """Return the account of every data set, in the order in which they first appeared."""
-        entries = self.entries()
-        return tuple(
-            account_of(entries, name) for name in dict.fromkeys(e.dataset for e in entries)
-        )
-
-    def entries(self) -> tuple[Entry, ...]:
-        """Return every entry, the chain being whole; none where there is no ledger."""
-        return self._database.read(thorough=False)
-
-    def entry(self, number: int) -> Entry | None:
-        """Return the entry of that number."""
-        return next((entry for entry in self.entries() if entry.number == number), None)
-
-    def find(self, release_id: str) -> Entry | None:
-        """Return the charge for that release."""
-        return _find(self.entries(), "charge", release_id)
-
-    def verify(self) -> int:
-        """Return the number of entries, or refuse naming the first entry that does not check out.
-
-        A removed tail is found only where a kept or published release quotes a digest from there.
-        """
-        return len(self._database.read(thorough=True))
-
-
-def _find(chain: Sequence[Entry], kind: str, release_id: str) -> Entry | None:
-    return next((e for e in chain if e.kind == kind and e.release_id == release_id), None)

@@ -11,10 +11,11 @@ is taken: the most accurate wherever records are many, which is where a release 
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from dpkv.errors import UsageError
-from dpkv.mechanisms.mechanism import Terms
+from dpkv.mechanisms.mechanism import Mechanism, Terms
 from dpkv.mechanisms.registry import MECHANISMS, for_terms
 
 
@@ -22,34 +23,38 @@ from dpkv.mechanisms.registry import MECHANISMS, for_terms
 class Choice:
     """The mechanism that is taken, and why."""
 
-    name: str
+    mechanism: Mechanism
+    """Calibrated for the terms."""
     reason: str
+
+    @property
+    def name(self) -> str:
+        """What the registry calls it."""
+        return self.mechanism.name
 
 
 def choose(terms: Terms) -> Choice:
     """Return the mechanism of least predicted error."""
     if terms.n_records is None:
-        return Choice(_preferred(terms), "auto: the number of records is private, nothing predicts")
+        return _prefer(terms, "auto: the number of records is private, nothing predicts")
     if terms.delta > 0:
-        return Choice(_preferred(terms), "auto: the only mechanism with a use for delta")
-    errors: dict[str, float] = {}
+        return _prefer(terms, "auto: the only mechanism with a use for delta")
+    able: list[Mechanism] = []
     for name in MECHANISMS:
-        try:
-            mechanism = for_terms(name, terms)
-        except UsageError:
-            continue
-        errors[name] = mechanism.predicted_error(terms.n_records)
-    ranked = sorted(errors, key=lambda name: (errors[name], -MECHANISMS[name].preference))
-    shown = ", ".join(f"{name} {errors[name]:.2g}" for name in ranked[:3])
+        with contextlib.suppress(UsageError):
+            able.append(for_terms(name, terms))
+    errors = {one.name: one.predicted_error(terms.n_records) for one in able}
+    ranked = sorted(able, key=lambda one: (errors[one.name], -one.preference))
+    shown = ", ".join(f"{one.name} {errors[one.name]:.2g}" for one in ranked[:3])
     return Choice(
         ranked[0], f"auto: least predicted squared error of a centre, of the domain's: {shown}"
     )
 
 
-def _preferred(terms: Terms) -> str:
+def _prefer(terms: Terms, reason: str) -> Choice:
     able = [
-        name
-        for name, kind in MECHANISMS.items()
+        kind
+        for kind in MECHANISMS.values()
         if terms.neighbours in kind.relations and (kind.uses_delta or terms.delta == 0)
     ]
-    return max(able, key=lambda name: MECHANISMS[name].preference)
+    return Choice(max(able, key=lambda kind: kind.preference).for_terms(terms), reason)

@@ -3,10 +3,11 @@
 from dpkv.releases.api import release, simulate
 from dpkv.releases.charging import Charging
 from dpkv.releases.guarantee import CONDITIONAL, NOT_RELEASABLE, Guarantee
-from dpkv.releases.inputs import Records
+from dpkv.releases.inputs import InputTable
 from dpkv.releases.plan import Plan
 from dpkv.releases.produce import Release, carry_out, rehearse
 from dpkv.releases.record import ReleaseRecord
+from dpkv.releases.settling import Settled, settle
 from dpkv.releases.standing import Standing, cluster_synopsis, read_synopsis
 from dpkv.releases.synopsis import PrivateSynopsis
 from dpkv.releases.verify import Check, verify
@@ -17,17 +18,19 @@ __all__ = [
     "Charging",
     "Check",
     "Guarantee",
+    "InputTable",
     "Plan",
     "PrivateSynopsis",
-    "Records",
     "Release",
     "ReleaseRecord",
+    "Settled",
     "Standing",
     "carry_out",
     "cluster_synopsis",
     "read_synopsis",
     "rehearse",
     "release",
+    "settle",
     "simulate",
     "verify",
 ]

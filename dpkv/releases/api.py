@@ -16,7 +16,7 @@ from dpkv.errors import ParameterError
 from dpkv.fingerprints import array_fingerprint
 from dpkv.ledger import NAMED, Ledger
 from dpkv.releases.charging import Charging
-from dpkv.releases.inputs import Records
+from dpkv.releases.inputs import InputTable
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE, BoundsSource, Plan, check_width
 from dpkv.releases.produce import (
     Release,
@@ -25,6 +25,7 @@ from dpkv.releases.produce import (
     published_eps_tilde,
     rehearse,
 )
+from dpkv.releases.settling import settle
 from dpkv.tables.naming import default_names
 from dpkv.tables.prepared import fill_of
 from dpkv.types import Floats
@@ -97,7 +98,7 @@ def release(
         exact numbers, so a part, a copy in another order or a rescaled one has its own budget.
     release_id : an id of your own. Asking again with it returns the same release, charged once.
     """
-    records, plan, given = _planned(
+    table, plan, given = _planned(
         data,
         bounds,
         columns,
@@ -118,14 +119,15 @@ def release(
     if workspace is None:
         if release_id is not None or dataset is not None:
             raise ParameterError("workspace", "given with release_id or dataset", None)
-        return carry_out(plan, records, None)
+        return carry_out(settle(plan, len(table.values)), table, None)
     ledger = Ledger(Path(workspace))
-    ledger.prepare()
+    known = ledger.prepare()
     if dataset is None:
         account = array_fingerprint(given, ledger.workspace)
     else:
         account = name_dataset(dataset)
-    return carry_out(plan, records, Charging(ledger, account, name))
+    charging = Charging(ledger, account, name, known)
+    return carry_out(settle(plan, len(table.values)), table, charging)
 
 
 def simulate(
@@ -151,7 +153,7 @@ def simulate(
 
     The parameters are those of ``release``. No ledger is touched.
     """
-    records, plan, _ = _planned(
+    table, plan, _ = _planned(
         data,
         bounds,
         columns,
@@ -168,7 +170,8 @@ def simulate(
         clamp=clamp,
         invalid=invalid,
     )
-    return rehearse(plan, records, seed=seed)
+    settled = settle(plan, len(table.values), simulated=True)
+    return rehearse(settled, table, seed=seed)
 
 
 def _planned(
@@ -179,7 +182,7 @@ def _planned(
     scaled: bool,
     invalid: str,
     **options: Any,
-) -> tuple[Records, Plan, Floats]:
+) -> tuple[InputTable, Plan, Floats]:
     """Return the checked records, the plan and the numbers as given, by which a ledger knows them.
 
     The plan of published noise has its eps~.
@@ -204,14 +207,14 @@ def _planned(
     if fill is not None:
         values = given.copy()
         fill_unusable(values, fill)
-    records = Records(values, names, "array")
+    table = InputTable(values, names, "array")
     if plan.calibration == "published":
         cluster_count(plan.k, len(values), "k")
         domain = data_domain(values, scaled=scaled) if domain is None else domain
         working = np.asarray(domain.to_working(values), dtype=np.float64)
         found = published_eps_tilde(plan, working, domain)
         plan = plan.model_copy(update={"eps_tilde": found})
-    return records, plan, given
+    return table, plan, given
 
 
 def name_dataset(name: str) -> str:

@@ -9,25 +9,26 @@ from collections.abc import Iterator
 
 from dpkv.mechanisms import Neighbours
 from dpkv.releases.guarantee import describe_factor
-from dpkv.releases.plan import Plan
-from dpkv.releases.produce import assumed_domain, mechanism_of
+from dpkv.releases.settling import Settled
 
 _WEAK_EPS = 10
 _FEW_RECORDS = 100
 
 
-def cautions(plan: Plan, n_records: int) -> Iterator[str]:
+def cautions(settled: Settled) -> Iterator[str]:
     """Yield sentences about a plan that can be carried out."""
+    plan = settled.plan
     if plan.exact_eps > _WEAK_EPS:
         yield (
             f"eps = {plan.eps} is above {_WEAK_EPS}, which promises next to nothing: odds may "
             f"change by a factor of {describe_factor(plan)}"
         )
     if plan.neighbours is Neighbours.REPLACE_ONE:
-        yield from _about_few(plan, n_records)
+        yield from _about_few(settled)
 
 
-def _about_few(plan: Plan, n_records: int) -> Iterator[str]:
+def _about_few(settled: Settled) -> Iterator[str]:
+    plan, n_records = settled.plan, settled.n_records
     if n_records < _FEW_RECORDS:
         yield (
             f"there are fewer than {_FEW_RECORDS} records: little but noise is to be expected of "
@@ -35,8 +36,7 @@ def _about_few(plan: Plan, n_records: int) -> Iterator[str]:
         )
     if plan.calibration == "published":  # its noise depends on the records
         return
-    mechanism = mechanism_of(plan, assumed_domain(plan).grid(plan.grid_bits), n_records)
-    if mechanism.is_hopeless(n_records):
+    if settled.mechanism.is_hopeless(n_records):
         yield (
             f"with eps = {plan.eps} and k = {plan.k}, --mechanism {plan.mechanism} is predicted to "
             "give centres that are no better than ones chosen without the data"

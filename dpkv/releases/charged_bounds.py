@@ -20,13 +20,13 @@ from pydantic import ValidationError
 from dpkv.domain import Domain
 from dpkv.errors import BoundsNotFoundError, UsageError
 from dpkv.ledger import Entry
-from dpkv.mechanisms import PrivateBounds
 from dpkv.noise import Entropy, OperatingSystemEntropy
 from dpkv.records import ArrayRecords, Curator
 from dpkv.releases.canonical import digest
 from dpkv.releases.charging import Charging
-from dpkv.releases.inputs import Records
+from dpkv.releases.inputs import InputTable
 from dpkv.releases.plan import Frozen, Plan
+from dpkv.releases.settling import Settled
 from dpkv.workspace import private_folder, write_once
 
 _FOLDER = "bounds"
@@ -71,36 +71,29 @@ def release_of_bounds(entry_id: str | None) -> str | None:
     return entry_id.removesuffix(_SUFFIX)
 
 
-def bounds_mechanism(plan: Plan) -> PrivateBounds | None:
-    """Return what finds the bounds, where they are found privately."""
-    if plan.bounds != "private":
-        return None
-    return PrivateBounds.calibrate(
-        plan.split.parts[0], n_features=len(plan.columns), neighbours=plan.neighbours
-    )
-
-
-def find_bounds(plan: Plan, records: Records, entropy: Entropy) -> PaidBounds:
+def find_bounds(settled: Settled, table: InputTable, entropy: Entropy) -> PaidBounds:
     """Find bounds for a simulation, or for a caller who keeps the account."""
-    domain, unsure = _find(plan, records, entropy)
+    domain, unsure = _find(settled, table, entropy)
     if domain is None:
-        seeded = not isinstance(entropy, OperatingSystemEntropy)
-        raise _hidden(plan, unsure, "would be spent" if seeded else "was spent")
+        fate = "would be spent" if settled.simulated else "was spent"
+        raise _hidden(settled.plan, unsure, fate)
     return PaidBounds(domain)
 
 
-def buy_bounds(plan: Plan, records: Records, charging: Charging) -> PaidBounds:
+def buy_bounds(settled: Settled, table: InputTable, charging: Charging) -> PaidBounds:
     """Return the bounds of a release, found when it is first asked for and charged for then."""
-    ledger, name = charging.ledger, bounds_id(charging.release_id)
-    if ledger.find(name) is None:  # a release that could not go on must not spend the share
-        ledger.check(
+    plan, ledger, name = settled.plan, charging.ledger, bounds_id(charging.release_id)
+    chain = ledger.read()
+    if chain.find(name) is None:  # a release that could not go on must not spend the share
+        chain.check(
             dataset=charging.dataset,
             eps=plan.exact_eps,
             delta=plan.exact_delta,
             neighbours=plan.neighbours.value,
         )
-    entry = charging.charge(plan, records.label, eps=plan.split.parts[0], entry_id=name)
-    kept = _kept(plan, records, charging, entry)
+    entry, chain = charging.charge(plan, table.label, eps=plan.split.parts[0], entry_id=name)
+    noted = chain.kept(name) is not None
+    kept = _load_or_find(settled, table, charging, entry, noted=noted)
     if kept.release_id != charging.release_id or kept.entry_digest != entry.digest:
         raise UsageError(
             f"the workspace keeps other bounds for {charging.release_id!r}: restore a backup of "
@@ -112,11 +105,15 @@ def buy_bounds(plan: Plan, records: Records, charging: Charging) -> PaidBounds:
     return PaidBounds(Domain.from_dict(kept.domain), entry)
 
 
-def _kept(plan: Plan, records: Records, charging: Charging, entry: Entry) -> KeptBounds:
-    """Return the kept bounds of a charged release, found now if this is the first time."""
+def _load_or_find(
+    settled: Settled, table: InputTable, charging: Charging, entry: Entry, *, noted: bool
+) -> KeptBounds:
+    """Return the kept bounds of a charged release, found now if this is the first time.
+
+    ``noted`` is whether the ledger said, before this, that they are kept.
+    """
     ledger, name = charging.ledger, charging.release_id
-    noted = ledger.kept(bounds_id(name)) is not None  # before looking: who notes them has kept them
-    kept = _stored(ledger.workspace, name)
+    kept = _load(ledger.workspace, name)
     if kept is not None:
         return kept
     if noted:
@@ -124,7 +121,7 @@ def _kept(plan: Plan, records: Records, charging: Charging, entry: Entry) -> Kep
             f"the bounds of release {name!r} were found before, and their file is gone from the "
             "workspace: restore it from a backup, or take a new id."
         )
-    domain, unsure = _find(plan, records, OperatingSystemEntropy())
+    domain, unsure = _find(settled, table, OperatingSystemEntropy())
     found = KeptBounds(
         release_id=name,
         entry_digest=entry.digest,
@@ -134,10 +131,12 @@ def _kept(plan: Plan, records: Records, charging: Charging, entry: Entry) -> Kep
     return _keep_first(ledger.workspace, found)
 
 
-def _find(plan: Plan, records: Records, entropy: Entropy) -> tuple[Domain | None, tuple[str, ...]]:
-    finder = bounds_mechanism(plan)
+def _find(
+    settled: Settled, table: InputTable, entropy: Entropy
+) -> tuple[Domain | None, tuple[str, ...]]:
+    plan, finder = settled.plan, settled.finder
     assert finder is not None
-    raw, share = ArrayRecords(records.values), plan.split.parts[0]
+    raw, share = ArrayRecords(table.values), plan.split.parts[0]
     ask = Curator(raw, entropy, plan.neighbours, finder.schedule(), charged=share)
     found = finder.run(ask, scaled=plan.scaled)
     return found.box, tuple(plan.columns[column] for column in found.unsure)
@@ -151,7 +150,7 @@ def _path(workspace: Path, release_id: str) -> Path:
     return workspace / _FOLDER / f"{release_id}.json"
 
 
-def _stored(workspace: Path, release_id: str) -> KeptBounds | None:
+def _load(workspace: Path, release_id: str) -> KeptBounds | None:
     path = _path(workspace, release_id)
     try:
         return KeptBounds.model_validate_json(path.read_text(encoding="utf-8"))
@@ -174,6 +173,6 @@ def _keep_first(workspace: Path, found: KeptBounds) -> KeptBounds:
             f"release {found.release_id} are charged, and asking again with its id will not charge "
             "them again."
         ) from None
-    kept = _stored(workspace, found.release_id)
+    kept = _load(workspace, found.release_id)
     assert kept is not None
     return kept

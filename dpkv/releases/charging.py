@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dpkv.ledger import Entry, Ledger
+from dpkv.ledger import Chain, Ledger
+from dpkv.ledger.chain import Written
 from dpkv.releases.plan import Plan
 
 
@@ -22,12 +23,19 @@ class Charging:
     ledger: Ledger
     dataset: str
     release_id: str
+    known: Chain
+    """What the ledger held when it was prepared."""
     warn: Callable[[str], None] = _warn
     """Called before the charge with what the curator should know of it."""
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the release was charged before."""
+        return self.known.find(self.release_id) is not None
+
     def tell(self, plan: Plan) -> None:
         """Warn, before anything is charged, of a charge that mixes relations on one account."""
-        mixed = self.ledger.mixed_relations(
+        mixed = self.known.mixed_relations(
             release_id=self.release_id, dataset=self.dataset, neighbours=plan.neighbours.value
         )
         if mixed is not None:
@@ -41,7 +49,7 @@ class Charging:
         eps: Decimal,
         delta: Decimal = Decimal(0),
         entry_id: str | None = None,
-    ) -> Entry:
+    ) -> Written:
         """Charge the account for a part of a plan, on disk before this returns.
 
         ``entry_id`` is that of the release itself where it is None.

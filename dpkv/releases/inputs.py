@@ -1,4 +1,4 @@
-"""What a release is made from besides its plan: the records."""
+"""What a release is made from besides its plan: a table that was read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dpkv.types import Floats
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class InputTable:
     """Records in the user's coordinates, in memory or mapped, and what to call them."""
 
     values: Floats

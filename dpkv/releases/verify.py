@@ -21,17 +21,11 @@ from dpkv.ledger import Entry, Ledger, charge_units, delta_charge_units
 from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, Synopsis, from_description
 from dpkv.records.questions import N_MAGNITUDES, magnitude_edges
 from dpkv.releases.canonical import digest
-from dpkv.releases.charged_bounds import KeptBounds, bounds_id, bounds_mechanism
+from dpkv.releases.charged_bounds import KeptBounds, bounds_id
 from dpkv.releases.guarantee import guarantee, not_protected, warnings_of
 from dpkv.releases.kept_releases import load_record
 from dpkv.releases.plan import Plan
-from dpkv.releases.produce import (
-    is_chosen_as_stated,
-    mechanism_of,
-    restore_centers,
-    spent,
-    total_cost,
-)
+from dpkv.releases.produce import restore_centers
 from dpkv.releases.record import (
     OS_RANDOMNESS,
     SEEDED,
@@ -41,6 +35,13 @@ from dpkv.releases.record import (
     all_steps,
     noise_records,
     step_records,
+)
+from dpkv.releases.settling import (
+    bounds_mechanism,
+    is_chosen_as_stated,
+    mechanism_of,
+    spent,
+    total_cost,
 )
 from dpkv.releases.signing import (
     NEEDS_CRYPTOGRAPHY,
@@ -288,10 +289,8 @@ class _Verification:
     def _entries(self) -> tuple[Entry, ...]:
         """Return the ledger's entries, its chain being whole."""
         assert self.workspace is not None
-        ledger = Ledger(self.workspace)
         try:
-            ledger.verify()
-            return ledger.entries()
+            return Ledger(self.workspace).verify().entries
         except BrokenLedgerError:
             raise
         except UsageError as error:

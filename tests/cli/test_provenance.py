@@ -140,7 +140,7 @@ def test_numbers_count_beyond_six_digits_and_above_names_by_time(run: Run, home:
 
 def test_every_release_says_which_account_of_which_ledger(run: Run, home: Path) -> None:
     text = printed(run, *DIRECT, "--eps=1", "--out=1")
-    (account,) = Ledger(home / ".dpkv").accounts()
+    (account,) = Ledger(home / ".dpkv").read().accounts()
     assert f".dpkv/ledger.sqlite, account t.csv ({account.dataset[:8]});" in text
     named = printed(run, *DIRECT, "--eps=1", "--dataset=zebra", "--out=2")
     assert ".dpkv/ledger.sqlite, account name:zebra;" in named
@@ -180,7 +180,7 @@ def test_a_lost_key_stops_a_release_but_not_one_by_name(run: Run, home: Path) ->
         assert "is gone, and a new one would give every table a new budget" in refusal(
             run(*command)
         )
-    assert len(Ledger(home / ".dpkv").accounts()) == 1 and not (home / "2").exists()
+    assert len(Ledger(home / ".dpkv").read().accounts()) == 1 and not (home / "2").exists()
     printed(run, "ledger", "set-budget", "name:people", "--eps=2")
     printed(run, *DIRECT, "--eps=1", "--out=3", "--dataset=people")
 

@@ -56,7 +56,7 @@ def save(path: Path, seed: int = 0) -> None:
 
 
 def charges(home: Path) -> list[str]:
-    return [e.release_id or "" for e in Ledger(home / ".dpkv").entries() if e.kind == "charge"]
+    return [e.release_id or "" for e in Ledger(home / ".dpkv").read().entries if e.kind == "charge"]
 
 
 def succeeded(result: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
@@ -282,7 +282,7 @@ def test_an_interrupt_between_the_charges_says_what_was_charged(
 def test_the_summary_says_whom_it_protects_and_which_ledger_counts(run: Run, home: Path) -> None:
     told = succeeded(run("release", *direct("--out=1"))).stdout
     assert "protects   one row; somebody with several rows is protected for one of them" in told
-    account = Ledger(home / ".dpkv").accounts()[0].dataset
+    account = Ledger(home / ".dpkv").read().accounts()[0].dataset
     assert f".dpkv/ledger.sqlite, account t.csv ({account[:8]}); what is spent elsewhere" in told
     told = succeeded(run("release", *direct("--dataset=people", "--out=2"))).stdout
     assert ".dpkv/ledger.sqlite, account name:people; what is spent elsewhere" in told

@@ -98,7 +98,7 @@ def ended(child):
     return code, text
 
 def charges():
-    return [e.release_id for e in Ledger(Path(".dpkv")).entries() if e.kind == "charge"]
+    return [e.release_id for e in Ledger(Path(".dpkv")).read().entries if e.kind == "charge"]
 
 # One release, so that what is compiled or imported late is there in every child.
 results, sys.stdout = sys.stdout, open(os.devnull, "w")
@@ -115,7 +115,7 @@ def report(*found):
 
 
 def charges(home: Path) -> list[str]:
-    return [e.release_id or "" for e in Ledger(home / ".dpkv").entries() if e.kind == "charge"]
+    return [e.release_id or "" for e in Ledger(home / ".dpkv").read().entries if e.kind == "charge"]
 
 
 def complete(folder: Path, home: Path) -> str:
@@ -475,7 +475,7 @@ found["full"] = attempt()
 (small / "filler").unlink()
 found["again"] = attempt("again", whole)
 os.chdir(small)
-report(found, charges(), Ledger(Path(".dpkv")).verify())
+report(found, charges(), len(Ledger(Path(".dpkv")).verify()))
 """
 
 

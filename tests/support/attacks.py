@@ -250,7 +250,7 @@ def _child(
 
 def charged_ids(folder: Path) -> list[str]:
     """Return the ids of all charges, in their order."""
-    entries = Ledger(folder / ".dpkv").entries()
+    entries = Ledger(folder / ".dpkv").read().entries
     return [entry.release_id or "" for entry in entries if entry.kind == "charge"]
 
 
@@ -272,7 +272,7 @@ def faults_of(folder: Path) -> list[str]:
             faults.append(f"{place.name}: centres without a charge")
         if name and centers.setdefault(name, text) != text:
             faults.append(f"{place.name}: two sets of centres for one id")
-    for account in Ledger(folder / ".dpkv").accounts():
+    for account in Ledger(folder / ".dpkv").read().accounts():
         if account.budget is not None and account.spent > account.budget:
             faults.append("more was spent than the budget")
         if account.spent != Decimal("0.1") * account.n_charges:

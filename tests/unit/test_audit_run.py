@@ -29,7 +29,7 @@ from dpkv.domain import Box, Domain, L1Ball
 from dpkv.errors import ParameterError, UsageError
 from dpkv.mechanisms import MECHANISMS, Published
 from dpkv.noise import Entropy
-from dpkv.releases import Plan, Records
+from dpkv.releases import InputTable, Plan, settle
 from dpkv.releases.produce import carry_out
 
 M = 120
@@ -231,7 +231,9 @@ def test_a_record_that_loses_exactly_eps_is_no_violation(name, eps):
 
 def test_losses_on_the_records_are_those_of_the_release():
     values = table()
-    release = carry_out(plan_for(), Records(values, COLUMNS, "records.csv"), None).record
+    release = carry_out(
+        settle(plan_for(), len(values)), InputTable(values, COLUMNS, "records.csv"), None
+    ).record
     audit = audited(values, release=release, plan=release.plan).audit
     (loss,) = audit.data_losses
     grid = SQUARE.grid()
@@ -254,7 +256,9 @@ def test_a_record_that_states_less_noise_than_its_plan_is_not_passed():
     """What was released is what the record describes: half the noise of the plan is a violation, or
     the record is refused as contradicting itself."""
     values = table()
-    release = carry_out(plan_for(), Records(values, COLUMNS, "records.csv"), None).record
+    release = carry_out(
+        settle(plan_for(), len(values)), InputTable(values, COLUMNS, "records.csv"), None
+    ).record
     described = {**release.mechanism, "noise_scale": release.mechanism["noise_scale"] / 2}
     halved = release.model_copy(update={"mechanism": described})
     try:

@@ -9,7 +9,7 @@ import pytest
 
 import dpkv
 from dpkv.domain import Domain
-from dpkv.releases import Plan
+from dpkv.releases import Plan, settle
 from dpkv.releases.cautions import cautions
 from dpkv.releases.guarantee import not_protected
 from dpkv.releases.plan import BoundsSource
@@ -23,7 +23,7 @@ def plan(**changes: Any) -> Plan:
 
 
 def said(n_records: int, **changes: Any) -> str:
-    return " / ".join(cautions(plan(**changes), n_records))
+    return " / ".join(cautions(settle(plan(**changes), n_records)))
 
 
 def test_an_ordinary_release_is_not_warned_of() -> None:
@@ -63,8 +63,9 @@ def test_bounds_that_are_not_known_yet(bounds: BoundsSource) -> None:
 
 
 def test_the_published_noise_is_the_datas_and_not_looked_at() -> None:
-    published = {"mechanism": "kvariates", "calibration": "published", "bounds": "given"}
-    assert said(1000, **published, eps="0.0001") == ""
+    asked = plan(mechanism="kvariates", calibration="published", eps="0.0001")
+    published = settle(asked.model_copy(update={"eps_tilde": 1e-4}), 1000)
+    assert published.mechanism.is_hopeless(1000) and not list(cautions(published))
 
 
 # --- what records take for granted ------------------------------------------------------------

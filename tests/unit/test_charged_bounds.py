@@ -35,7 +35,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def charged(workspace: Path) -> dict[str | None, Decimal]:
-    entries = Ledger(workspace).entries()
+    entries = Ledger(workspace).read().entries
     return {entry.release_id: entry.eps for entry in entries if entry.kind == "charge"}
 
 
@@ -67,12 +67,12 @@ def test_asking_again_neither_draws_nor_charges(
 ) -> None:
     with pytest.raises(BoundsNotFoundError) as first:
         dpkv.release(WIDE, **HIDDEN)
-    entries = Ledger(workspace).entries()
+    entries = Ledger(workspace).read().entries
     monkeypatch.setattr(PrivateBounds, "run", never)
     with pytest.raises(BoundsNotFoundError) as again:
         dpkv.release(WIDE, **HIDDEN)
     assert str(again.value) == str(first.value)
-    assert Ledger(workspace).entries() == entries
+    assert Ledger(workspace).read().entries == entries
 
 
 @pytest.mark.parametrize(

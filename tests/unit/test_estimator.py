@@ -59,7 +59,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def charged(workspace: Path) -> list[Entry]:
-    return [entry for entry in Ledger(workspace).entries() if entry.kind == "charge"]
+    return [entry for entry in Ledger(workspace).read().entries if entry.kind == "charge"]
 
 
 # --- fitting ----------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_every_fit_spends_again(records: np.ndarray, workspace: Path) -> None:
     model = KVariates(**{**BOUNDED, "epsilon": 100})
     first = model.fit(records).cluster_centers_
     assert model.fit(records).cluster_centers_.tolist() != first.tolist()
-    (account,) = Ledger(workspace).accounts()
+    (account,) = Ledger(workspace).read().accounts()
     assert account.spent == 200
     Ledger(workspace).set_budget(dataset=account.dataset, label="array", eps=account.spent)
     before = model.cluster_centers_
@@ -96,7 +96,7 @@ def test_the_estimator_shares_the_budget_of_release(records: np.ndarray, workspa
     KVariates(**BOUNDED).fit(records)
     KVariates(**BOUNDED).fit(pd.DataFrame(records, columns=["a", "b"]))
     dpkv.release(records, k=4, eps=1.0, bounds=(-1, 1))
-    (account,) = Ledger(workspace).accounts()
+    (account,) = Ledger(workspace).read().accounts()
     assert account.n_charges == 3
 
 
@@ -142,7 +142,7 @@ def test_bad_parameters_are_refused_by_fit(
         model.fit(records)
     assert sentence in str(refusal.value)
     assert not hasattr(model, "cluster_centers_")
-    assert not Ledger(workspace).entries()
+    assert not Ledger(workspace).read().entries
 
 
 def test_the_default_has_no_bounds(records: np.ndarray, workspace: Path) -> None:

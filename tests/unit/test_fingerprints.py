@@ -13,7 +13,7 @@ import pytest
 
 from dpkv.errors import LedgerError, UsageError
 from dpkv.fingerprints import array_fingerprint, file_fingerprint
-from dpkv.ledger import Entry, Ledger
+from dpkv.ledger import Chain, Ledger
 
 VALUES = np.arange(6.0).reshape(3, 2)
 
@@ -107,7 +107,7 @@ def test_before_anything_is_charged_a_lost_key_may_be_replaced(workspace: Path) 
 def test_without_ledger_and_key_the_kept_releases_still_tell(workspace: Path) -> None:
     charged(workspace)
     (workspace / "releases").mkdir()
-    quote = {"number": 1, "digest": Ledger(workspace).entries()[0].digest}
+    quote = {"number": 1, "digest": Ledger(workspace).read().entries[0].digest}
     record = json.dumps({"ledger": quote})
     (workspace / "releases" / "mine.json").write_text(record, encoding="utf-8")
     key_of(workspace).unlink()
@@ -151,14 +151,14 @@ def test_a_key_that_another_process_makes_and_uses_meanwhile_is_taken(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key was not there at the first look; the ledger, read next, has accounts by it."""
-    entries = Ledger.entries
+    verify = Ledger.verify
     others: list[str] = []
 
-    def entries_after_another(ledger: Ledger) -> tuple[Entry, ...]:
+    def verify_after_another(ledger: Ledger) -> Chain:
         with monkeypatch.context() as undone:
-            undone.setattr(Ledger, "entries", entries)
+            undone.setattr(Ledger, "verify", verify)
             others.append(charged(workspace))
-        return entries(ledger)
+        return verify(ledger)
 
-    monkeypatch.setattr(Ledger, "entries", entries_after_another)
+    monkeypatch.setattr(Ledger, "verify", verify_after_another)
     assert array_fingerprint(VALUES, workspace) == others[0]

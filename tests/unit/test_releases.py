@@ -70,7 +70,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def charged(workspace: Path) -> list[Entry]:
-    return [entry for entry in Ledger(workspace).entries() if entry.kind == "charge"]
+    return [entry for entry in Ledger(workspace).read().entries if entry.kind == "charge"]
 
 
 def charges(workspace: Path) -> int:
@@ -192,7 +192,7 @@ def test_every_array_of_the_same_numbers_is_the_same(workspace: Path) -> None:
             dpkv.simulate(records, **ASKED, seed=0).centers, expected, err_msg=name
         )
         dpkv.release(records, **ASKED)
-    (account,) = Ledger(workspace).accounts()
+    (account,) = Ledger(workspace).read().accounts()
     assert account.n_charges == len(same)
 
 
@@ -235,7 +235,7 @@ def test_the_record_says_what_was_done(mechanism: str, workspace: Path) -> None:
     assert [[float(cell) for cell in line.split(",")] for line in text.split()[1:]] == stated[
         "centers"
     ]
-    entry, kept = Ledger(workspace).entries()
+    entry, kept = Ledger(workspace).read().entries
     assert stated["ledger"] == {"number": 1, "digest": entry.digest, "charged": "1"}
     assert stated["release_id"] == entry.release_id
     assert entry.label == "array" and entry.end_to_end is True
@@ -451,7 +451,7 @@ def test_bounds_from_the_data_are_flagged_everywhere(workspace: Path) -> None:
     assert record.visibility == "curator-only" and record.releasable is False
     assert "differentially private" not in record.to_json()
     assert all("conditional" in name for name in release_files(record))
-    assert Ledger(workspace).entries()[0].end_to_end is False
+    assert Ledger(workspace).read().entries[0].end_to_end is False
     assert not failed(verify(record, workspace=workspace))
 
 
@@ -569,7 +569,7 @@ def test_bad_parameters(changes: dict[str, Any], sentence: str, workspace: Path)
     message = str(refusal.value)
     assert message.startswith(sentence) and "\n" not in message
     assert "31337" not in message
-    assert not Ledger(workspace).entries()
+    assert not Ledger(workspace).read().entries
     if not {"release_id", "dataset"} & set(changes):
         with pytest.raises(UsageError) as twin:
             dpkv.simulate(X, **{**ASKED, **changes}, seed=0)
@@ -825,7 +825,7 @@ def test_a_named_data_set_has_one_budget_whatever_the_array(workspace: Path) -> 
     with pytest.raises(BudgetError):
         dpkv.release(X * 0.5, **ASKED, dataset="patients")
     dpkv.release(X, **ASKED)
-    named, by_numbers = ledger.accounts()
+    named, by_numbers = ledger.read().accounts()
     assert (named.dataset, named.n_charges, by_numbers.n_charges) == ("name:patients", 2, 1)
 
 
@@ -852,7 +852,7 @@ def test_an_add_remove_release_counts_twice(workspace: Path) -> None:
         dpkv.release(X, **asked)
     set_budget(workspace, X, "2")
     assert dpkv.release(X, **asked).record.guarantee.eps == 1.0
-    assert Ledger(workspace).accounts()[0].remaining == 0
+    assert Ledger(workspace).read().accounts()[0].remaining == 0
 
 
 def test_every_data_set_has_a_budget_of_its_own(workspace: Path) -> None:
