@@ -56,12 +56,12 @@ def bounds(
         float | None, typer.Option(help="Spread phi_s^F of the nodes (distributed).")
     ] = None,
     probe_spread: Annotated[
-        float | None, typer.Option(help="Spread phi_s^probe of the synopses (streams).")
+        float | None, typer.Option(help="Spread phi_s^probe of a summary's points (streams).")
     ] = None,
     variance: Annotated[
         float | None, typer.Option(help="phi_var: variance of all noisy centres (private).")
     ] = None,
-    eta: Annotated[float | None, typer.Option(help="Stretching of the synopses (streams).")] = None,
+    eta: Annotated[float | None, typer.Option(help="Stretching of a summary (streams).")] = None,
     varsigma: Annotated[
         float | None, typer.Option(help="Width and accuracy of minibatches (on-line), up to 1.")
     ] = None,

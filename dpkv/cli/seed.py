@@ -64,7 +64,7 @@ def seed(
     eps: sharding.Eps = None,
     trusted_coordinator: sharding.TrustedCoordinator = False,
     coreset_size: sharding.CoresetSize = None,
-    synopses: streaming.SynopsisCount = None,
+    summary_points: streaming.SummaryPoints = None,
     builder: streaming.BuilderName = None,
     stream_length: streaming.StreamLength = None,
     as_json: options.AsJson = False,
@@ -78,7 +78,7 @@ def seed(
 
     Example:  dpkv seed patients.csv --k 5 --algorithm dk-protected --shards 8 --seed 1
 
-    Example:  cat patients.csv | dpkv seed - --k 5 --algorithm sk --synopses 500
+    Example:  cat patients.csv | dpkv seed - --k 5 --algorithm sk --summary-points 500
 
     Example:  dpkv seed --synopsis release/synopsis.json --k 7
     """
@@ -87,7 +87,17 @@ def seed(
     random_seed = secrets.randbits(32) if random_seed is None else random_seed
     check_trials(k, repeat, random_seed)
     if synopsis is not None:
-        said = (columns, header, bounds, shard_by, shards, eps, coreset_size, synopses, builder)
+        said = (
+            columns,
+            header,
+            bounds,
+            shard_by,
+            shards,
+            eps,
+            coreset_size,
+            summary_points,
+            builder,
+        )
         others = bool(data) or algorithm != "kmeans++" or any(one is not None for one in said)
         seed_from_synopsis(
             synopsis,
@@ -121,7 +131,7 @@ def seed(
         eps=eps,
         trusted_coordinator=trusted_coordinator,
         coreset_size=coreset_size,
-        synopses=synopses,
+        summary_points=summary_points,
         builder=builder,
         stream_length=stream_length,
     )

@@ -91,7 +91,7 @@ class SeedOptions:
     eps: str | None
     trusted_coordinator: bool
     coreset_size: int | None
-    synopses: int | None
+    summary_points: int | None
     builder: str | None
     stream_length: int | None
 
@@ -118,7 +118,7 @@ class SeedOptions:
             "--eps": (self.eps, ("dk-private",)),
             "--trusted-coordinator": (self.trusted_coordinator or None, ("dk-private",)),
             "--coreset-size": (self.coreset_size, ("coreset",)),
-            "--synopses": (self.synopses, ("sk",)),
+            "--summary-points": (self.summary_points, ("sk",)),
             "--builder": (self.builder, ("sk",)),
             "--stream-length": (self.stream_length, ("ok",)),
         }
@@ -195,7 +195,7 @@ class SeedOptions:
         problem = StreamProblem(
             stream,
             self.algorithm,
-            n_synopses=self.synopses,
+            summary_points=self.summary_points,
             builder=self.builder,
             n_records=self.stream_length,
         )

@@ -8,9 +8,12 @@ import typer
 
 _PANEL = "Records in a stream"
 
-SynopsisCount = Annotated[
+SummaryPoints = Annotated[
     int | None,
-    typer.Option(help="Most points held (sk); 1000 or 20 k.", rich_help_panel=_PANEL),
+    typer.Option(
+        help="Most points in the summary (sk). Default: 1000, or 20 k if that is more.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 BuilderName = Annotated[
     str | None,

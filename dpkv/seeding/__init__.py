@@ -43,7 +43,7 @@ from dpkv.seeding.probes import (
     CallableProbe,
     IdentityProbe,
     MinibatchProbe,
-    NearestSynopsisProbe,
+    NearestPointProbe,
     Probe,
 )
 from dpkv.seeding.streaming import (
@@ -53,7 +53,7 @@ from dpkv.seeding.streaming import (
     sk_means,
     stream_potentials,
 )
-from dpkv.seeding.synopses import BUILDERS, Synopses, build_synopses
+from dpkv.seeding.summaries import BUILDERS, StreamSummary, summarise_stream
 from dpkv.seeding.trials import Found, Problem, Trial, Trials, check_trials, run_trials, solve
 
 __all__ = [
@@ -69,7 +69,7 @@ __all__ = [
     "LloydResult",
     "MinibatchProbe",
     "Moments",
-    "NearestSynopsisProbe",
+    "NearestPointProbe",
     "NoiseTerms",
     "OkMeans",
     "OnlineClustering",
@@ -81,14 +81,13 @@ __all__ = [
     "Seeding",
     "SharpSeeding",
     "StreamSeeding",
+    "StreamSummary",
     "StretchingEstimate",
-    "Synopses",
     "Trial",
     "Trials",
     "UniformOnSubset",
     "VarsigmaEstimate",
     "assign",
-    "build_synopses",
     "check_trials",
     "estimate_optimum",
     "estimate_stretching",
@@ -114,4 +113,5 @@ __all__ = [
     "solve",
     "stream_potentials",
     "streaming_bound",
+    "summarise_stream",
 ]

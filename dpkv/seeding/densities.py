@@ -64,7 +64,7 @@ def _check_scale(name: str, scale: Scale) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Dirac:
-    """The picked record itself, or its ``anchors`` row (sk-means++ anchors at the synopses)."""
+    """The picked record itself, or its ``anchors`` row (sk-means++ anchors at the summary)."""
 
     anchors: Floats | None = None
 

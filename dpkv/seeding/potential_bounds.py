@@ -60,8 +60,8 @@ def printed_streaming_bound(
 ) -> float:
     """Return `thSKM` as printed: (2 + log k) ((8 + 4 eta) phi_opt + 2 phi_s^probe).
 
-    It takes the bias to be at most phi_opt + phi_s^probe. That holds where every synopsis is the
-    mean of the records probed to it and these share an optimal cluster, but the printed proof shows
+    It takes the bias to be at most phi_opt + phi_s^probe. That holds where every point is the mean
+    of the records probed to it and these share an optimal cluster, but the printed proof shows
     only twice as much, so in general the bound is ``streaming_bound``.
     """
     spread = non_negative_finite("probe_spread", probe_spread)

@@ -14,7 +14,7 @@ from dpkv.seeding.kmeans_sharp import sharp_stream
 from dpkv.seeding.online import OnlineSeeding, estimate_varsigma, ok_means
 from dpkv.seeding.online_facility import online_kmeans
 from dpkv.seeding.potentials import LloydResult, lloyd_iterations
-from dpkv.seeding.probes import NearestSynopsisProbe
+from dpkv.seeding.probes import NearestPointProbe
 from dpkv.seeding.streaming import (
     StreamSeeding,
     estimate_stretching,
@@ -36,14 +36,14 @@ class StreamProblem:
         stream: Stream,
         algorithm: str,
         *,
-        n_synopses: int | None = None,
+        summary_points: int | None = None,
         builder: str | None = None,
         n_records: int | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.n_records: int | None = n_records
         self._stream = stream
-        self._n_synopses = n_synopses
+        self._summary_points = summary_points
         self._builder = builder or "facility"
         self._made: list[StreamSeeding | OnlineSeeding] = []
 
@@ -58,20 +58,20 @@ class StreamProblem:
         made = sk_means(
             self._stream,
             n_clusters,
-            n_synopses=self._n_synopses,
+            summary_points=self._summary_points,
             builder=self._builder,
             second_pass=self._stream.rereadable,
             rng=rng,
         )
         self._made.append(made)
-        points = len(made.synopses.points)
+        points = len(made.summary.points)
         exact = "exact" if made.spread_is_exact else "at most this"
-        summary = f"{points} synopses ({self._builder}), spread {made.spread:.6g}, {exact}"
+        summary = f"{points} points ({self._builder}), spread {made.spread:.6g}, {exact}"
         return Found(
             made.centers,
             {
-                "n_records": made.synopses.n_records,
-                "synopses": points,
+                "n_records": made.summary.n_records,
+                "summary_points": points,
                 "builder": self._builder,
                 "spread": made.spread,
                 "spread_is_exact": made.spread_is_exact,
@@ -119,7 +119,7 @@ class StreamProblem:
         made = self._made[trials.runs.index(best)]
         rows, sample = sampled(self._stream, _SAMPLED, np.random.default_rng(trials.seed))
         if isinstance(made, StreamSeeding):
-            probe = NearestSynopsisProbe(made.synopses.points)
+            probe = NearestPointProbe(made.summary.points)
             eta = estimate_stretching(sample, probe, best.centers, rng=trials.seed).eta
             value = made.bound(best.potential, eta) if math.isfinite(eta) else math.inf
             return _estimated(value, "thSKM, as its proof gives it", "eta", eta)

@@ -23,7 +23,7 @@ from dpkv.seeding import (
     Dirac,
     Gaussian,
     MinibatchProbe,
-    NearestSynopsisProbe,
+    NearestPointProbe,
     ProductLaplace,
     UniformOnSubset,
     run_trials,
@@ -204,7 +204,7 @@ def test_bound_refuses_terms_that_are_none(name: str, bad: float) -> None:
         {},
         {"distortion": TotalJensen()},
         {"probe": MinibatchProbe(np.arange(1, 8))},
-        {"probe": NearestSynopsisProbe(np.ones((2, 3)))},
+        {"probe": NearestPointProbe(np.ones((2, 3)))},
         {"sample_weight": np.arange(7.0)},
     ],
 )
@@ -496,9 +496,9 @@ def test_refused_weights(name: str, weight: Any, why: str) -> None:
         ({"probe": CallableProbe(lambda _t, data, _c: data * math.nan)}, UsageError, "finite"),
         ({"probe": CallableProbe(lambda _t, d, _c: d * math.inf, True)}, UsageError, "finite"),
         ({"probe": MinibatchProbe(np.ones(3))}, ParameterError, "batches"),
-        ({"probe": NearestSynopsisProbe(np.ones((4, 2)))}, ParameterError, "synopses"),
-        ({"probe": NearestSynopsisProbe(np.ones((0, 3)))}, ParameterError, "synopses"),
-        ({"probe": NearestSynopsisProbe(np.full((4, 3), math.nan))}, UsageError, "synopses"),
+        ({"probe": NearestPointProbe(np.ones((4, 2)))}, ParameterError, "points"),
+        ({"probe": NearestPointProbe(np.ones((0, 3)))}, ParameterError, "points"),
+        ({"probe": NearestPointProbe(np.full((4, 3), math.nan))}, UsageError, "points"),
     ],
 )
 def test_refused_options(options: dict[str, Any], error: type[UsageError], why: str) -> None:
