@@ -13,7 +13,7 @@ from dpkv.accounting.exact import float_above
 from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import Fault, plant_fault
 from dpkv.audits.privacy import Calibrator, Effort, data_loss, sampled_bounds, worst_case_loss
-from dpkv.audits.published_bound import published_bound_audit
+from dpkv.audits.published_ratio_bound import audit_ratio_bound
 from dpkv.audits.report.numbers import lower
 from dpkv.audits.results import (
     NOT_VOUCHED,
@@ -122,7 +122,7 @@ def run_audit(job: Job) -> Audited:
         data_losses=losses,
         sampled=sampled,
         conformance=conforming,
-        published_bound=published_bound_audit(200 if job.quick else 2000, job.seed),
+        published_bound=audit_ratio_bound(200 if job.quick else 2000, job.seed),
         utility=rows,
         rivals=rivals(job.domain.n_features, job.plan.neighbours.value),
         synthetic_points=_synthetic(job.domain),

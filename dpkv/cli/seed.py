@@ -234,8 +234,8 @@ def _facts(result: dict[str, Any]) -> list[list[str]]:
         rows.append(["shared", f"{best['records_shared']} records in {best['rounds']} rounds"])
     if "summary" in best:
         rows.append(["stream", best["summary"]])
-    if result.get("bound"):
-        bound = result["bound"]
-        value = "none" if bound["value"] is None else f"{bound['value']:.6g} on the expectation"
-        rows.append(["bound", f"{value}, {bound['of']}"])
+    if "approximation_guarantee" in result:
+        promised = result["approximation_guarantee"]
+        value = "unbounded" if promised["value"] is None else f"at most {promised['value']:.6g}"
+        rows.append(["theorem", f"expected potential {value}, by {promised['of']}"])
     return rows

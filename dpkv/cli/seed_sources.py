@@ -31,7 +31,7 @@ _OVER_STREAMS = ("sk", "ok", "kmeans-sharp", "online-kmeans")
 ALGORITHMS = (*_ANYWHERE, *_OVER_NODES, *_OVER_STREAMS)
 """The names that --algorithm accepts."""
 
-Bound = Callable[["Trials"], "dict[str, Any] | None"]
+Guarantee = Callable[["Trials"], "dict[str, Any] | None"]
 """Runs with Lloyd's iterations, which estimate the optimum, to what a theorem promises."""
 
 
@@ -46,7 +46,7 @@ class Opened:
     """Rows moved to the centre of the bounds; None where nodes keep it to themselves."""
     privacy: str = NOT_PRIVATE
     more: dict[str, Any] = field(default_factory=dict)
-    bound: Bound | None = None
+    guarantee: Guarantee | None = None
 
     @property
     def n_records(self) -> int | None:
@@ -60,12 +60,15 @@ class Opened:
     def facts(self, trials: Trials) -> dict[str, Any]:
         """Return what the algorithm's setting adds to the result.
 
-        A bound needs the optimum; Lloyd's iterations estimate it, from above.
+        A guarantee needs the optimum; Lloyd's iterations estimate it, from above.
         """
-        bound = self.bound(trials) if self.bound is not None and trials.with_lloyd else None
-        if bound is None:
+        if self.guarantee is None or not trials.with_lloyd:
             return self.more
-        return {**self.more, "bound": {**bound, "optimum": trials.best.potential}}
+        promised = self.guarantee(trials)
+        if promised is None:
+            return self.more
+        promised["optimum"] = trials.best.potential
+        return {**self.more, "approximation_guarantee": promised}
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,7 @@ class SeedOptions:
             builder=self.builder,
             n_records=self.stream_length,
         )
-        return Opened(problem, stream.columns, stream.domain, bound=problem.bound)
+        return Opened(problem, stream.columns, stream.domain, guarantee=problem.guarantee)
 
     def _file_shards(self) -> list[FileShard]:
         from dpkv.domain import Domain
@@ -228,7 +231,7 @@ class SeedOptions:
         return sharding.divided(model, self.files, self.shard_by, self.shards)
 
     def _over_peers(self, peers: Peers, shard: FileShard) -> Opened:
-        from dpkv.engine.problems import PeerProblem, peer_bound, private_problem
+        from dpkv.engine.problems import PeerProblem, peer_guarantee, private_problem
         from dpkv.validation import exact_eps
 
         more: dict[str, Any] = {"engine": self.engine.engine, "shard_sizes": list(peers.sizes)}
@@ -246,12 +249,12 @@ class SeedOptions:
             assert problem.plan is not None
             more["promise"] = problem.plan.to_dict()
             privacy = SIMULATED
-        bound: Bound | None = None
+        guarantee: Guarantee | None = None
         if self.algorithm in ("dk-private", "dk-protected"):
             spread = peers.spread()
             more |= {"spread": spread, "spread_of": "of the nodes' records about their means"}
 
-            def bound(trials: Trials) -> dict[str, Any]:
-                return peer_bound(problem, trials, spread)
+            def guarantee(trials: Trials) -> dict[str, Any]:
+                return peer_guarantee(problem, trials, spread)
 
-        return Opened(problem, shard.columns, shard.domain, None, privacy, more, bound)
+        return Opened(problem, shard.columns, shard.domain, None, privacy, more, guarantee)

@@ -15,7 +15,7 @@ from dpkv.engine.peers import Peers
 from dpkv.engine.private_plan import PrivatePlan
 from dpkv.mechanisms.mechanism import GRID_STEPS, Noise
 from dpkv.noise import SeededEntropy
-from dpkv.seeding.potential_bounds import private_bound, protected_bound
+from dpkv.seeding.approximation_guarantees import dk_private_guarantee, dk_protected_guarantee
 from dpkv.seeding.potentials import LloydResult
 from dpkv.seeding.trials import Found, Trials
 from dpkv.types import Floats, Progress
@@ -102,12 +102,12 @@ def _shared(found: SharedSeeding) -> Found:
     return Found(found.centers, details)
 
 
-def peer_bound(problem: PeerProblem, trials: Trials, spread: float) -> dict[str, Any]:
-    """Return `thDKM`'s bound on the expected potential, the optimum estimated by Lloyd's runs."""
+def peer_guarantee(problem: PeerProblem, trials: Trials, spread: float) -> dict[str, Any]:
+    """Return what `thDKM` promises, the optimum estimated by Lloyd's runs."""
     n_clusters, optimum = trials.n_clusters, trials.best.potential
     if problem.plan is None or problem.domain is None:
-        value = protected_bound(n_clusters, optimum, spread)
+        value = dk_protected_guarantee(n_clusters, optimum, spread)
     else:
         variance = spread + noise_variance(problem.plan, problem.domain)
-        value = private_bound(n_clusters, optimum, spread, variance)
+        value = dk_private_guarantee(n_clusters, optimum, spread, variance)
     return {"value": value, "of": "thDKM, with the optimum estimated by Lloyd's iterations"}

@@ -1,6 +1,14 @@
 """Seeding: Algorithm 0 once, and each (probe, density) instance of it."""
 
 from dpkv.seeding.algorithm0 import Seeding, kvariates
+from dpkv.seeding.approximation_guarantees import (
+    dk_private_guarantee,
+    dk_protected_guarantee,
+    kmeans_plusplus_guarantee,
+    ok_guarantee,
+    printed_sk_guarantee,
+    sk_guarantee,
+)
 from dpkv.seeding.densities import (
     CallableDensity,
     Density,
@@ -20,14 +28,6 @@ from dpkv.seeding.online import (
     ok_means,
 )
 from dpkv.seeding.online_facility import OnlineClustering, online_kmeans
-from dpkv.seeding.potential_bounds import (
-    kmeans_plusplus_bound,
-    online_bound,
-    printed_streaming_bound,
-    private_bound,
-    protected_bound,
-    streaming_bound,
-)
 from dpkv.seeding.potentials import (
     LloydResult,
     NoiseTerms,
@@ -89,29 +89,29 @@ __all__ = [
     "VarsigmaEstimate",
     "assign",
     "check_trials",
+    "dk_private_guarantee",
+    "dk_protected_guarantee",
     "estimate_optimum",
     "estimate_stretching",
     "estimate_varsigma",
     "expected_potential_bound",
     "forgy",
     "kmeans_plusplus",
-    "kmeans_plusplus_bound",
+    "kmeans_plusplus_guarantee",
     "kmeans_sharp",
     "kvariates",
     "lloyd",
     "noise_terms",
+    "ok_guarantee",
     "ok_means",
-    "online_bound",
     "online_kmeans",
     "potential",
-    "printed_streaming_bound",
-    "private_bound",
-    "protected_bound",
+    "printed_sk_guarantee",
     "run_trials",
     "sharp_stream",
+    "sk_guarantee",
     "sk_means",
     "solve",
     "stream_potentials",
-    "streaming_bound",
     "summarise_stream",
 ]

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.errors import ParameterError
+from dpkv.seeding.approximation_guarantees import ok_guarantee
 from dpkv.seeding.nearest import keep_nearest
-from dpkv.seeding.potential_bounds import online_bound
 from dpkv.seeding.potentials import assign
 from dpkv.seeding.probes import IdentityProbe
 from dpkv.streams import ArrayStream, Stream, as_stream, recut
@@ -106,9 +106,9 @@ class OnlineSeeding:
         """Records of the stream."""
         return sum(self.batch_sizes)
 
-    def bound(self, optimum: float, varsigma: float) -> float:
-        """Return the bound of `thOKM`; with *estimated* arguments, an estimate of it."""
-        return online_bound(len(self.centers), optimum, varsigma)
+    def guarantee(self, optimum: float, varsigma: float) -> float:
+        """Return what `thOKM` promises; with *estimated* arguments, an estimate of it."""
+        return ok_guarantee(len(self.centers), optimum, varsigma)
 
 
 def ok_means(

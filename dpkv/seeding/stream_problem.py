@@ -107,11 +107,11 @@ class StreamProblem:
         summary = f"{len(made.centers)} centres for k = {n_clusters}, on-line cost {made.cost:.6g}"
         return Found(made.centers, {"n_records": made.n_records, "summary": summary})
 
-    def bound(self, trials: Trials) -> dict[str, Any] | None:
-        """Return the theorem's bound of the best run, if there is one for the algorithm.
+    def guarantee(self, trials: Trials) -> dict[str, Any] | None:
+        """Return what a theorem promises of the best run, if there is one for the algorithm.
 
         The optimum is estimated by that run's Lloyd iterations, stretching and varsigma on a
-        uniform sample of the stream: the result is an estimate of the bound.
+        uniform sample of the stream: the result is an estimate of the guarantee.
         """
         if not self._made:
             return None
@@ -121,11 +121,11 @@ class StreamProblem:
         if isinstance(made, StreamSeeding):
             probe = NearestPointProbe(made.summary.points)
             eta = estimate_stretching(sample, probe, best.centers, rng=trials.seed).eta
-            value = made.bound(best.potential, eta) if math.isfinite(eta) else math.inf
+            value = made.guarantee(best.potential, eta) if math.isfinite(eta) else math.inf
             return _estimated(value, "thSKM, as its proof gives it", "eta", eta)
         batches = np.searchsorted(np.cumsum(made.batch_sizes), rows, side="right") + 1
         varsigma = estimate_varsigma(sample, batches, best.centers, rng=trials.seed).varsigma
-        return _estimated(made.bound(best.potential, varsigma), "thOKM", "varsigma", varsigma)
+        return _estimated(made.guarantee(best.potential, varsigma), "thOKM", "varsigma", varsigma)
 
     def potential(self, centers: Floats) -> float:
         """Return phi of all records, NaN where the stream is gone."""

@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike
 from dpkv import kernels
 from dpkv.errors import ParameterError, UsageError
 from dpkv.seeding.algorithm0 import kvariates
+from dpkv.seeding.approximation_guarantees import printed_sk_guarantee, sk_guarantee
 from dpkv.seeding.densities import Dirac
-from dpkv.seeding.potential_bounds import printed_streaming_bound, streaming_bound
 from dpkv.seeding.potentials import assign
 from dpkv.seeding.probes import Probe
 from dpkv.seeding.summaries import StreamSummary, summarise_stream
@@ -52,14 +52,16 @@ class StreamSeeding:
     potential: float | None
     """Of the centers on the stream, where a second pass measured it."""
 
-    def bound(self, optimum: float, stretching: float = 0.0, *, as_printed: bool = False) -> float:
-        """Return the bound of `thSKM` on the expected potential.
+    def guarantee(
+        self, optimum: float, stretching: float = 0.0, *, as_printed: bool = False
+    ) -> float:
+        """Return what `thSKM` promises of the expected potential.
 
         As its proof gives it, or ``as_printed``, which is smaller. With an *estimated* optimum or
-        stretching the result is an estimate of the bound.
+        stretching the result is an estimate of the guarantee.
         """
-        bound = printed_streaming_bound if as_printed else streaming_bound
-        return bound(len(self.centers), optimum, self.spread, stretching)
+        promise = printed_sk_guarantee if as_printed else sk_guarantee
+        return promise(len(self.centers), optimum, self.spread, stretching)
 
 
 def sk_means(

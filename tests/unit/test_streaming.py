@@ -69,8 +69,8 @@ def test_good_summaries_seed_about_as_well_as_the_records():
 def test_bounds_of_a_seeding():
     found = sk_means(MIXTURE, 4, summary_points=80, rng=1)
     s, factor = found.spread, 2 + math.log(4)
-    assert found.bound(7.0, 0.5) == pytest.approx(factor * (12 * 7 + 4 * s))
-    assert found.bound(7.0, 0.5, as_printed=True) == pytest.approx(factor * (10 * 7 + 2 * s))
+    assert found.guarantee(7.0, 0.5) == pytest.approx(factor * (12 * 7 + 4 * s))
+    assert found.guarantee(7.0, 0.5, as_printed=True) == pytest.approx(factor * (10 * 7 + 2 * s))
 
 
 def test_refusals_of_sk_means():
@@ -215,7 +215,7 @@ def test_minibatches_by_size_and_in_steps():
     for start in (0, 2500, 5000):
         assert seeder.partial_fit(MIXTURE[start : start + 2500]) is seeder
     np.testing.assert_array_equal(seeder.centers, found.centers)
-    assert found.bound(3.0, 1.0) == pytest.approx((2 + math.log(3)) * 36 * 3.0)
+    assert found.guarantee(3.0, 1.0) == pytest.approx((2 + math.log(3)) * 36 * 3.0)
 
 
 def test_a_minibatch_of_centers_picks_uniformly():

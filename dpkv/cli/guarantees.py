@@ -1,4 +1,4 @@
-"""``dpkv bounds``: what the paper promises of each algorithm, in numbers."""
+"""``dpkv guarantees``: what the paper promises of each algorithm, in numbers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _LEGEND = (
     "~ order of magnitude: O(.) and Omega(.) evaluated with constant 1, logarithms natural;",
     "* as published: rows B, C and beta rest on the paper's calibration, which is conditional on",
     "the data (dpkv calibrate prints the certified noise).",
-    "With estimated phi_opt, eta or varsigma a bound is an estimate too.",
+    "With an estimated phi_opt, eta or varsigma, a guarantee is an estimate too.",
 )
 _AS_PUBLISHED = ("B", "C", "beta")
 
 
-def bounds(
+def guarantees(
     k: Annotated[int | None, typer.Option("--k", help="Centres.")] = None,
     m: Annotated[int | None, typer.Option("--m", help="Records.")] = None,
     d: Annotated[int | None, typer.Option("--d", help="Columns.")] = None,
@@ -76,11 +76,11 @@ def bounds(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Print the paper's bounds and its comparison (Table tcomp) for the numbers that are known.
+    """Print the paper's approximation guarantees and its comparison table, in numbers.
 
     A formula whose numbers are not all given is shown as it is written. No data are read.
 
-    Example:  dpkv bounds --k 10 --m 100000 --nodes 8 --phi-opt 5000 --spread 2000
+    Example:  dpkv guarantees --k 10 --m 100000 --nodes 8 --phi-opt 5000 --spread 2000
     """
     from dpkv.paper.comparison import Facts
 
@@ -136,16 +136,16 @@ def _check(facts: Facts) -> None:
 
 def _result(facts: Facts) -> dict[str, Any]:
     from dpkv import __version__
-    from dpkv.paper.comparison import BOUNDS, COMPARISONS
+    from dpkv.paper.comparison import COMPARISONS, GUARANTEES
 
     return {
         "schema_version": 1,
-        "kind": "bounds",
+        "kind": "guarantees",
         "dpkv_version": __version__,
         "facts": asdict(facts),
-        "bounds": [
+        "guarantees": [
             {"algorithm": row.algorithm, "theorem": row.theorem, **_entry(row.entry, facts)}
-            for row in BOUNDS
+            for row in GUARANTEES
         ],
         "comparison": [
             {
@@ -174,12 +174,15 @@ def _entry(entry: WrittenFormula, facts: Facts) -> dict[str, Any]:
 
 
 def _show(facts: Facts) -> None:
-    from dpkv.paper.comparison import BOUNDS, COMPARISONS
+    from dpkv.paper.comparison import COMPARISONS, GUARANTEES
 
     output.print_table(
-        "bounds on the expected potential",
+        "guarantees on the expected potential",
         ["algorithm", "theorem", "formula", "value"],
-        [[row.algorithm, row.theorem, row.entry.text, _number(row.entry, facts)] for row in BOUNDS],
+        [
+            [row.algorithm, row.theorem, row.entry.text, _number(row.entry, facts)]
+            for row in GUARANTEES
+        ],
         n_words=3,
     )
     rows = [
@@ -192,7 +195,7 @@ def _show(facts: Facts) -> None:
     output.print_table("comparison (Table tcomp)", header, rows, n_words=5)
     for sentence in _LEGEND:
         output.say(sentence)
-    missing = {name for row in BOUNDS for name in row.entry.missing(facts)}
+    missing = {name for row in GUARANTEES for name in row.entry.missing(facts)}
     for row in COMPARISONS:
         missing.update(row.theirs.missing(facts), row.ours.missing(facts))
     if missing:
