@@ -22,8 +22,8 @@ import numpy as np
 
 import dpkv
 from dpkv.calibration.calibrator import collapsed
-from dpkv.paper.loops import spatial_blocks
-from dpkv.paper.randomized import Draws, estimate, random_neighbourhoods
+from dpkv.paper.calibration_loops import spatial_blocks
+from dpkv.paper.randomized_estimates import Draws, estimate, random_neighbourhoods
 from dpkv.paper.spread import certified_remaining
 
 N_RECORDS, N_DRAWS, K_RANDOM, K_CERTIFIED = 169_308, 5000, 4, 8

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpkv.audits.losses import exact_losses, list_replacements
 from dpkv.audits.results import DataLoss, SampledBound, WorstCaseLoss
-from dpkv.audits.sampled import Sampler, features, sample_classifier, sample_likelihood
+from dpkv.audits.sampled_lower_bounds import Sampler, features, sample_classifier, sample_likelihood
 from dpkv.audits.witness import Witness, loss_bounds, witness_of
 from dpkv.audits.worst_case import worst_case
 from dpkv.corners import farthest_pair

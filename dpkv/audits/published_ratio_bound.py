@@ -14,9 +14,9 @@ from itertools import product
 import numpy as np
 
 from dpkv.audits.results import PublishedBound
-from dpkv.paper.duals import WeightedRecords
+from dpkv.paper.dual_bounds import WeightedRecords
 from dpkv.paper.monotonicity import exact_monotonicity
-from dpkv.paper.published import likelihood_ratio_bound
+from dpkv.paper.published_calibration import likelihood_ratio_bound
 from dpkv.paper.spread import exact_remaining
 from dpkv.types import Float64s
 

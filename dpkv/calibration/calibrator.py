@@ -15,11 +15,11 @@ from dpkv.accounting.theorem_a import DEFAULT_GAMMA, certify, uniform_pick_ceili
 from dpkv.calibration import record
 from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError
-from dpkv.paper import monotonicity, published, randomized, spread
-from dpkv.paper.duals import WeightedRecords
-from dpkv.paper.extent import enclosing_radius
-from dpkv.paper.loops import SpatialBlocks, spatial_blocks
-from dpkv.paper.printed import printed_eps_tilde
+from dpkv.paper import monotonicity, published_calibration, randomized_estimates, spread
+from dpkv.paper.calibration_loops import SpatialBlocks, spatial_blocks
+from dpkv.paper.dual_bounds import WeightedRecords
+from dpkv.paper.enclosing_ball import enclosing_radius
+from dpkv.paper.printed_figures import printed_eps_tilde
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd, potential
 from dpkv.types import Float64s, StageProgress
@@ -52,7 +52,7 @@ class Settings:
     eps: float
     gamma: float = DEFAULT_GAMMA
     method: str = "auto"
-    n_est: int = randomized.DEFAULT_DRAWS
+    n_est: int = randomized_estimates.DEFAULT_DRAWS
     radius_convention: record.Convention = "diameter"
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ def calibrate(
     domain: Domain | None = None,
     gamma: float = DEFAULT_GAMMA,
     method: str = "auto",
-    n_est: int = randomized.DEFAULT_DRAWS,
+    n_est: int = randomized_estimates.DEFAULT_DRAWS,
     radius_convention: record.Convention = "diameter",
     rng: np.random.Generator | int | None = None,
     progress: StageProgress | None = None,
@@ -172,9 +172,9 @@ class _Job:
         sample = self._sample(k)
         width, width_method, at_least = self._spread(k, sample)
         fall, fall_method = self._monotonicity(k, sample)
-        careful = published.published_eps_tilde(self._settings.eps, k, width, fall)
+        careful = published_calibration.published_eps_tilde(self._settings.eps, k, width, fall)
         if k == 1:
-            careful = published.PublishedEpsilon(None, _ONE_CLUSTER)
+            careful = published_calibration.PublishedEpsilon(None, _ONE_CLUSTER)
         notes = [careful.note] if careful.note else []
         m, d = self._working.shape
         printed = printed_eps_tilde(self._settings.eps, m, d, k)
@@ -200,7 +200,7 @@ class _Job:
     # -- spread and monotonicity ------------------------------------------------------------------
 
     def _spread(
-        self, k: int, sample: randomized.RandomizedEstimates | None
+        self, k: int, sample: randomized_estimates.RandomizedEstimates | None
     ) -> tuple[float, str, float]:
         """Return the spread, its method, and a spread that is attained."""
         if sample is None:  # k = 1 has no neighbourhoods
@@ -237,7 +237,7 @@ class _Job:
         return self._remaining[n_centers]
 
     def _monotonicity(
-        self, k: int, sample: randomized.RandomizedEstimates | None
+        self, k: int, sample: randomized_estimates.RandomizedEstimates | None
     ) -> tuple[float, str]:
         if sample is None:
             return math.nan, "none"
@@ -254,13 +254,13 @@ class _Job:
         self._finish_stage()
         return result.value, result.method
 
-    def _sample(self, k: int) -> randomized.RandomizedEstimates | None:
+    def _sample(self, k: int) -> randomized_estimates.RandomizedEstimates | None:
         if k == 1:
             return None
-        draws = randomized.random_neighbourhoods(
+        draws = randomized_estimates.random_neighbourhoods(
             self._working, k, self._settings.n_est, self._stream(_SAMPLING, k)
         )
-        result = randomized.estimate(self._working, draws)
+        result = randomized_estimates.estimate(self._working, draws)
         self._finish_stage()
         return result
 
@@ -275,12 +275,19 @@ class _Job:
     # -- the parts of a row -----------------------------------------------------------------------
 
     def _published(
-        self, k: int, careful: published.PublishedEpsilon, width: float, fall: float, optimum: float
+        self,
+        k: int,
+        careful: published_calibration.PublishedEpsilon,
+        width: float,
+        fall: float,
+        optimum: float,
     ) -> record.Published:
         sigma = ratio = phi = None
         if careful.usable is not None:
-            sigma = published.sigma_kvariates(self._domain.diam1, careful.usable)
-            ratio = _finite(published.likelihood_ratio_bound(k, width, fall, careful.usable))
+            sigma = published_calibration.sigma_kvariates(self._domain.diam1, careful.usable)
+            ratio = _finite(
+                published_calibration.likelihood_ratio_bound(k, width, fall, careful.usable)
+            )
             phi = self._phi(optimum, sigma)
         return record.Published(
             eps_tilde=careful.value,
@@ -291,15 +298,17 @@ class _Job:
         )
 
     def _randomized(
-        self, k: int, sample: randomized.RandomizedEstimates | None
+        self, k: int, sample: randomized_estimates.RandomizedEstimates | None
     ) -> record.Randomized | None:
         if sample is None:
             return None
         width = sample.spread(self.radius.value)
-        found = published.published_eps_tilde(self._settings.eps, k, width, sample.monotonicity)
+        found = published_calibration.published_eps_tilde(
+            self._settings.eps, k, width, sample.monotonicity
+        )
         sigma = None
         if found.usable is not None:
-            sigma = published.sigma_kvariates(self._domain.diam1, found.usable)
+            sigma = published_calibration.sigma_kvariates(self._domain.diam1, found.usable)
         return record.Randomized(
             spread=_finite(width),
             monotonicity=_finite(sample.monotonicity),
@@ -326,19 +335,19 @@ class _Job:
         )
 
     def _laplace(self, k: int, optimum: float) -> record.Laplace:
-        sigma = published.sigma_laplace(self._domain.diam1, k, self._settings.eps)
+        sigma = published_calibration.sigma_laplace(self._domain.diam1, k, self._settings.eps)
         return record.Laplace(
             sigma=sigma, noise_share=self._share(sigma), phi=self._phi(optimum, sigma)
         )
 
     def _regime(self, k: int, eps_tilde: float | None) -> record.Regime:
         m, d = self._working.shape
-        regime = published.sublinear_regime(m, k, d, eps_tilde)
+        regime = published_calibration.sublinear_regime(m, k, d, eps_tilde)
         return record.Regime(largest_k=regime.largest_k, applies=regime.applies, g=regime.g)
 
     def _phi(self, optimum: float, sigma: float) -> record.PotentialBound:
         m, d = self._working.shape
-        bounds = published.potential_bounds(optimum, m, d, sigma)
+        bounds = published_calibration.potential_bounds(optimum, m, d, sigma)
         return record.PotentialBound(printed=bounds.printed, dimension_aware=bounds.dimension_aware)
 
     def _share(self, sigma: float) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dpkv import __version__
-from dpkv.paper.published import LABEL
+from dpkv.paper.published_calibration import LABEL
 
 CERTIFIED_LABEL = (
     "eps-DP end to end by Theorem A, for replace-one neighbours; the number of records, k and the "

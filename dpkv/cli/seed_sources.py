@@ -231,7 +231,7 @@ class SeedOptions:
         return sharding.divided(model, self.files, self.shard_by, self.shards)
 
     def _over_peers(self, peers: Peers, shard: FileShard) -> Opened:
-        from dpkv.engine.problems import PeerProblem, peer_guarantee, private_problem
+        from dpkv.engine.peer_problem import PeerProblem, peer_guarantee, private_problem
         from dpkv.validation import exact_eps
 
         more: dict[str, Any] = {"engine": self.engine.engine, "shard_sizes": list(peers.sizes)}

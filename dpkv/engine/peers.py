@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpkv.engine.replies import MalformedReply, Shape
+from dpkv.engine.reply_checks import MalformedReply, Shape
 from dpkv.engine.requests import ClusterSums, Describe, Propose, Request, Spread, Sum
 from dpkv.engine.transport import Transport
 from dpkv.errors import EngineError, ParameterError, UsageError

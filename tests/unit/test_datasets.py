@@ -20,7 +20,6 @@ from dpkv.errors import DatasetError, ParameterError
 from dpkv.paper.datasets import families, recipes
 from dpkv.paper.datasets import fetch as fetching
 from dpkv.paper.datasets.fetch import fetch
-from dpkv.paper.datasets.making import FAMILIES, Wish, csv_text, make_table
 from dpkv.paper.datasets.recipes import (
     PAPER_TABLES,
     Recipe,
@@ -32,6 +31,7 @@ from dpkv.paper.datasets.recipes import (
     table_bytes,
     values_digest,
 )
+from dpkv.paper.datasets.synthetic_tables import FAMILIES, Wish, csv_text, make_table
 
 VALUES = np.random.default_rng(5).normal(size=(3000, 2)).round(4)
 TEXT = "".join(f"{x!r}   {y!r}\n" for x, y in VALUES.tolist()).encode()

@@ -40,7 +40,7 @@ from dpkv.engine import (
     requests,
 )
 from dpkv.engine.comparators import default_rounds, divided
-from dpkv.engine.problems import private_problem
+from dpkv.engine.peer_problem import private_problem
 from dpkv.engine.shards import ShardRecords, load_all, load_secret, simulate_secret
 from dpkv.engine.transport import Failure, Message, answer
 from dpkv.errors import DpkvError, EngineError, ParameterError, TableError, UsageError

@@ -12,17 +12,17 @@ from support.bruteforce import instances, least_remaining, monotonicity, packed,
 
 from dpkv.calibration.calibrator import collapsed
 from dpkv.paper import monotonicity as monotonicity_module
-from dpkv.paper import randomized
-from dpkv.paper.duals import DualBound, WeightedRecords
-from dpkv.paper.gains import largest_gain_anywhere
-from dpkv.paper.loops import spatial_blocks
+from dpkv.paper import randomized_estimates
+from dpkv.paper.calibration_loops import spatial_blocks
+from dpkv.paper.dual_bounds import DualBound, WeightedRecords
+from dpkv.paper.largest_gain import largest_gain_anywhere
 from dpkv.paper.monotonicity import (
     EXACT_POINTS,
     _least_left,
     certified_monotonicity,
     exact_monotonicity,
 )
-from dpkv.paper.randomized import estimate, random_neighbourhoods
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.paper.spread import certified_remaining, exact_remaining
 
 SMALL = list(instances(seed=2, rounds=40, m=(2, 8)))
@@ -199,7 +199,7 @@ def test_draws_are_looked_at_in_parts_where_memory_is_short(monkeypatch, most):
     points = np.random.default_rng(0).normal(size=(30, 2))
     draws = random_neighbourhoods(points, 2, 50, np.random.default_rng(1))
     whole = estimate(points, draws)
-    monkeypatch.setattr(randomized, "_MOST_NUMBERS", most)
+    monkeypatch.setattr(randomized_estimates, "_MOST_NUMBERS", most)
     assert max(part.centers.size for part in draws.in_parts()) <= max(most, 4)
     assert estimate(points, draws) == whole
 
@@ -209,7 +209,7 @@ def test_a_short_and_wide_table_is_looked_at_in_its_span(monkeypatch):
     points[7] = points[3]
     draws = random_neighbourhoods(points, 3, 300, np.random.default_rng(1))
     plain = estimate(points, draws)
-    monkeypatch.setattr(randomized, "_WIDE", 20)
+    monkeypatch.setattr(randomized_estimates, "_WIDE", 20)
     turned = estimate(points, draws)
     assert turned.least_remaining == pytest.approx(plain.least_remaining, rel=1e-12)
     assert turned.monotonicity == pytest.approx(plain.monotonicity, rel=1e-12)
@@ -218,7 +218,7 @@ def test_a_short_and_wide_table_is_looked_at_in_its_span(monkeypatch):
 def test_in_its_span_a_table_of_two_distinct_records_leaves_nothing(monkeypatch):
     points = np.repeat(np.random.default_rng(0).normal(size=(2, 40)), 4, axis=0)
     draws = random_neighbourhoods(points, 6, 50, np.random.default_rng(1))
-    monkeypatch.setattr(randomized, "_WIDE", 20)
+    monkeypatch.setattr(randomized_estimates, "_WIDE", 20)
     assert estimate(points, draws).least_remaining == 0.0
 
 

@@ -10,11 +10,11 @@ from support.bruteforce import instances, least_remaining, squared_distances
 
 from dpkv.calibration.calibrator import collapsed
 from dpkv.errors import ParameterError
-from dpkv.paper import gains
-from dpkv.paper.duals import eigenvalue_bound
-from dpkv.paper.gains import largest_gain, largest_gain_anywhere
-from dpkv.paper.loops import spatial_blocks
-from dpkv.paper.randomized import estimate, random_neighbourhoods
+from dpkv.paper import largest_gain as largest_gain_module
+from dpkv.paper.calibration_loops import spatial_blocks
+from dpkv.paper.dual_bounds import eigenvalue_bound
+from dpkv.paper.largest_gain import largest_gain, largest_gain_anywhere
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.paper.spread import (
     EXACT_POINTS,
     LeastRemaining,
@@ -187,7 +187,7 @@ def test_largest_gain_anywhere_cut_short_is_still_a_bound(monkeypatch):
     points, weights, budgets = rng.random((50, 3)), np.ones(50), np.full(50, 0.05)
     blocks = spatial_blocks(points, weights)
     patient = largest_gain_anywhere(blocks, budgets)
-    monkeypatch.setattr(gains, "_MOST_BOXES", 20)
+    monkeypatch.setattr(largest_gain_module, "_MOST_BOXES", 20)
     hasty = largest_gain_anywhere(blocks, budgets)
     assert gains_at(points, points, budgets, weights).max() <= patient < hasty
 

@@ -16,9 +16,10 @@ import numpy as np
 from dpkv.calibration import certify, uniform_pick_ceiling
 from dpkv.domain import Box
 from dpkv.paper.datasets.families import ball
-from dpkv.paper.published import published_eps_tilde
-from dpkv.paper.randomized import estimate, random_neighbourhoods
-from dpkv.paper.studies.contest import (
+from dpkv.paper.published_calibration import published_eps_tilde
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
+from dpkv.paper.studies.drawing import canvas, finish
+from dpkv.paper.studies.mechanism_contest import (
     CERTIFIED,
     FORGY,
     FREE,
@@ -30,7 +31,6 @@ from dpkv.paper.studies.contest import (
     mean_of,
     ratio,
 )
-from dpkv.paper.studies.drawing import canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
 

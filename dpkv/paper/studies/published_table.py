@@ -20,11 +20,12 @@ from dpkv.calibration import calibrate, certify, uniform_pick_ceiling
 from dpkv.domain import Box, data_domain
 from dpkv.paper.datasets.clinic import clinic_patients
 from dpkv.paper.datasets.recipes import load_paper_table
-from dpkv.paper.extent import enclosing_radius
-from dpkv.paper.printed import PRINTED_AT_EPS_ONE
-from dpkv.paper.published import published_eps_tilde
-from dpkv.paper.randomized import estimate, random_neighbourhoods
-from dpkv.paper.studies.contest import (
+from dpkv.paper.enclosing_ball import enclosing_radius
+from dpkv.paper.printed_figures import PRINTED_AT_EPS_ONE
+from dpkv.paper.published_calibration import published_eps_tilde
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
+from dpkv.paper.studies.drawing import COLORS, canvas, finish
+from dpkv.paper.studies.mechanism_contest import (
     CERTIFIED,
     CLAMPED,
     FORGY,
@@ -39,7 +40,6 @@ from dpkv.paper.studies.contest import (
     mean_of,
     ratio,
 )
-from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
 from dpkv.types import Float64s

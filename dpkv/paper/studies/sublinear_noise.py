@@ -17,9 +17,9 @@ import numpy as np
 
 from dpkv.calibration import certify, uniform_pick_ceiling
 from dpkv.paper.datasets.families import hyperrectangles
-from dpkv.paper.extent import enclosing_radius
-from dpkv.paper.published import published_eps_tilde
-from dpkv.paper.randomized import estimate, random_neighbourhoods
+from dpkv.paper.enclosing_ball import enclosing_radius
+from dpkv.paper.published_calibration import published_eps_tilde
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.paper.loops import LEAF, SpatialBlocks, gains, halved
+from dpkv.paper.calibration_loops import LEAF, SpatialBlocks, gains, halved
 from dpkv.types import Float64s, Indices
 
 PAIR_BUDGET = 6e10

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
-from dpkv.paper.gains import BATCH, COARSE, PAIR_BUDGET, LargestGain, largest_gain
-from dpkv.paper.loops import BLOCK, SpatialBlocks
+from dpkv.paper.calibration_loops import BLOCK, SpatialBlocks
+from dpkv.paper.largest_gain import BATCH, COARSE, PAIR_BUDGET, LargestGain, largest_gain
 from dpkv.seeding.nearest import row_chunks
 from dpkv.types import Float64s, Indices
 

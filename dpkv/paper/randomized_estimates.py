@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpkv import kernels
-from dpkv.paper.loops import sampled_potentials
+from dpkv.paper.calibration_loops import sampled_potentials
 from dpkv.paper.spread import spread_of
 from dpkv.types import Float64s, Indices
 
