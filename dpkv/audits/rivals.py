@@ -134,12 +134,12 @@ def attempt(problem: Contest, contenders: Mapping[str, Contender], run: Run) -> 
     try:
         find = contenders[run.rival].find
         centers = find(problem, run, run.seed_sequence(problem.terms.seed))
-        return Outcome(potential(problem.working, _sane(problem, run, centers)))
+        return Outcome(potential(problem.working, _check_centers(problem, run, centers)))
     except Exception as error:  # whatever a rival raises, the audit goes on
         return Outcome(None, reason_of(error))
 
 
-def _sane(problem: Contest, run: Run, centers: Float64s) -> Float64s:
+def _check_centers(problem: Contest, run: Run, centers: Float64s) -> Float64s:
     """Refuse what cannot be centers of these records, such as other units than theirs."""
     expected = (run.k, problem.terms.domain.n_features)
     if centers.shape != expected:
@@ -176,13 +176,15 @@ def _place(trace: TracebackType | None) -> str:
 # -- dpkv's mechanisms ----------------------------------------------------------------------------
 
 
-def _released(problem: Contest, mechanism: Mechanism, seed: np.random.SeedSequence) -> Float64s:
+def _simulate_release(
+    problem: Contest, mechanism: Mechanism, seed: np.random.SeedSequence
+) -> Float64s:
     """Return what a release would publish: centers clamped to the domain."""
     drawn = run_on_points(mechanism, problem.points, SeededEntropy(seed)).centers
     return problem.terms.to_working(problem.terms.grid.clip(drawn))
 
 
-def _by_name(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _run_by_name(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
     mechanism = calibrate_mechanism(
         run.rival,
         _eps(run),
@@ -192,16 +194,16 @@ def _by_name(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float6
         neighbours=problem.terms.neighbours,
         gamma=problem.terms.gamma,
     )
-    return _released(problem, mechanism, seed)
+    return _simulate_release(problem, mechanism, seed)
 
 
-def _published(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _run_published(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
     if problem.terms.neighbours is not Neighbours.REPLACE_ONE:
         raise UsageError("the published calibration is for replace-one neighbours only.")
     if run.eps_tilde is None:
         raise UsageError("no eps~ of the published calibration is known.")
     mechanism = Published.calibrate(run.eps_tilde, n_clusters=run.k, grid=problem.terms.grid)
-    return _released(problem, mechanism, seed)
+    return _simulate_release(problem, mechanism, seed)
 
 
 def plain_eps(eps: str | float) -> str:
@@ -303,13 +305,13 @@ def diffprivlib_spends(n_features: int) -> float:
 # -- without privacy ------------------------------------------------------------------------------
 
 
-def _seeded(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _seed_only(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
     centers, _ = kmeans_plusplus(problem.working, run.k, rng=np.random.default_rng(seed))
     return np.asarray(centers)
 
 
-def _seeded_and_moved(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
-    return np.asarray(lloyd(problem.working, _seeded(problem, run, seed)).centers)
+def _seed_and_move(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+    return np.asarray(lloyd(problem.working, _seed_only(problem, run, seed)).centers)
 
 
 def _best(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
@@ -329,17 +331,20 @@ OPTIMUM = Contender("optimum", "k-means without privacy, best of restarts", _bes
 """What potentials are divided by; no rival."""
 
 CONTENDERS = (
-    *(Contender(name, kind.title, _by_name, note=kind.note) for name, kind in MECHANISMS.items()),
+    *(
+        Contender(name, kind.title, _run_by_name, note=kind.note)
+        for name, kind in MECHANISMS.items()
+    ),
     Contender(
         PUBLISHED,
         Published.title,
-        _published,
+        _run_published,
         note="its noise depends on the data and no proof covers it: not an equal, for comparison",
     ),
     Contender(DIFFPRIVLIB, "diffprivlib's KMeans (DPLloyd, random start)", _diffprivlib),
-    Contender(SEEDING, "k-means++ without privacy", _seeded, private=False),
+    Contender(SEEDING, "k-means++ without privacy", _seed_only, private=False),
     Contender(
-        FLOOR, "k-means++ and Lloyd's iterations without privacy", _seeded_and_moved, private=False
+        FLOOR, "k-means++ and Lloyd's iterations without privacy", _seed_and_move, private=False
     ),
 )
 

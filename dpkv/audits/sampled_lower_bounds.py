@@ -114,7 +114,7 @@ def sample_likelihood(
         for counts, stream in zip((pair.old, pair.new), streams, strict=True)
     ]
     bound = certified_bound(scores[0], scores[1], alpha)
-    return _recorded(mechanism.name, mechanism.n_clusters, claimed_eps, bound, alpha, LIKELIHOOD)
+    return _record(mechanism.name, mechanism.n_clusters, claimed_eps, bound, alpha, LIKELIHOOD)
 
 
 def sample_classifier(
@@ -136,15 +136,15 @@ def sample_classifier(
     here, there = first(runs), second(runs)
     best: Certified | None = None
     for one, other in ((here, there), (there, here)):
-        scores = _classified(one, other, seed)
+        scores = _classify(one, other, seed)
         bound = certified_bound(*scores, alpha / 2, delta)
         if best is None or bound.lower_bound > best.lower_bound:
             best = bound
     assert best is not None
-    return _recorded(name, n_clusters, claimed_eps, best, alpha, CLASSIFIER)
+    return _record(name, n_clusters, claimed_eps, best, alpha, CLASSIFIER)
 
 
-def _classified(first: Float64s, second: Float64s, seed: int) -> tuple[Float64s, Float64s]:
+def _classify(first: Float64s, second: Float64s, seed: int) -> tuple[Float64s, Float64s]:
     """Return scores of all runs by a classifier that has seen the first half of each."""
     from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 (slow to import)
 
@@ -162,7 +162,7 @@ def features(outputs: Integers | Float64s) -> Float64s:
     return flat.reshape(len(flat), -1)
 
 
-def _recorded(
+def _record(
     name: str, k: int, claimed_eps: float, bound: Certified, alpha: float, method: str
 ) -> SampledBound:
     return SampledBound(

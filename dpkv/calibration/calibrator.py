@@ -188,10 +188,10 @@ class _Job:
             monotonicity=_finite(fall),
             monotonicity_method=fall_method,
             optimum_estimate=optimum,
-            published=self._published(k, careful, width, fall, optimum),
-            randomized=self._randomized(k, sample),
-            certified=self._certified(k, optimum),
-            laplace=self._laplace(k, optimum),
+            published=self._published_noise(k, careful, width, fall, optimum),
+            randomized=self._randomized_noise(k, sample),
+            certified=self._certified_noise(k, optimum),
+            laplace=self._laplace_noise(k, optimum),
             regime=self._regime(k, careful.usable),
             paper_eps_tilde=None if printed is None else printed[1],
             notes=tuple(notes),
@@ -266,7 +266,7 @@ class _Job:
 
     @cached_property
     def _data(self) -> WeightedRecords:
-        return collapsed(self._working)
+        return collapse_duplicates(self._working)
 
     @cached_property
     def _blocks(self) -> SpatialBlocks:
@@ -274,7 +274,7 @@ class _Job:
 
     # -- the parts of a row -----------------------------------------------------------------------
 
-    def _published(
+    def _published_noise(
         self,
         k: int,
         careful: published_calibration.PublishedEpsilon,
@@ -297,7 +297,7 @@ class _Job:
             phi=phi,
         )
 
-    def _randomized(
+    def _randomized_noise(
         self, k: int, sample: randomized_estimates.RandomizedEstimates | None
     ) -> record.Randomized | None:
         if sample is None:
@@ -318,7 +318,7 @@ class _Job:
             caveat=sample.caveat,
         )
 
-    def _certified(self, k: int, optimum: float) -> record.Certified:
+    def _certified_noise(self, k: int, optimum: float) -> record.Certified:
         settings = self._settings
         certificate = certify(
             settings.eps, n_records=len(self._working), n_clusters=k, gamma=settings.gamma
@@ -334,7 +334,7 @@ class _Job:
             label=_LABELS[self._domain.source],
         )
 
-    def _laplace(self, k: int, optimum: float) -> record.Laplace:
+    def _laplace_noise(self, k: int, optimum: float) -> record.Laplace:
         sigma = published_calibration.sigma_laplace(self._domain.diam1, k, self._settings.eps)
         return record.Laplace(
             sigma=sigma, noise_share=self._share(sigma), phi=self._phi(optimum, sigma)
@@ -410,7 +410,7 @@ _ONE_CLUSTER = (
 )
 
 
-def collapsed(points: Float64s) -> WeightedRecords:
+def collapse_duplicates(points: Float64s) -> WeightedRecords:
     """Return the distinct points with their counts, where finding them is cheap."""
     if points.shape[1] > _COLLAPSED_FEATURES and len(points) > _COLLAPSED_RECORDS:
         return WeightedRecords(points, np.ones(len(points)))

@@ -13,7 +13,7 @@ import typer
 
 from dpkv.cli import options, output, sharding, streaming
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.seed_sources import ALGORITHMS, Opened, SeedOptions
+from dpkv.cli.seed_sources import ALGORITHMS, SeedOptions, SeedSource
 from dpkv.cli.synopsis import SynopsisFile, seed_from_synopsis
 from dpkv.errors import UsageError
 
@@ -138,7 +138,7 @@ def seed(
     asked.check()
     for file in asked.files:
         target = output.check_target(out, file)
-    with asked.opened() as opened, ProgressBar(f"seeding {k} centres") as bar:
+    with asked.open() as opened, ProgressBar(f"seeding {k} centres") as bar:
         trials = solve(
             opened.problem,
             k,
@@ -157,7 +157,7 @@ def seed(
     output.note(f"{result['privacy']}. Do not publish them.")
 
 
-def _result(opened: Opened, trials: Trials, centers: Floats, out: Path) -> dict[str, Any]:
+def _result(opened: SeedSource, trials: Trials, centers: Floats, out: Path) -> dict[str, Any]:
     from dpkv import __version__
 
     domain = opened.domain

@@ -36,7 +36,7 @@ Guarantee = Callable[["Trials"], "dict[str, Any] | None"]
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class SeedSource:
     """A problem, and what the result says of the records."""
 
     problem: Problem
@@ -108,7 +108,7 @@ class SeedOptions:
             self._check_stream()
         elif Path("-") in self.files:
             raise UsageError(f"- is a stream: choose one of {', '.join(_OVER_STREAMS)} for it.")
-        elif self.algorithm in _OVER_NODES and not self._divided:
+        elif self.algorithm in _OVER_NODES and not self._on_nodes:
             raise UsageError(
                 f"{self.algorithm} needs shards: several files, a folder, --shard-by or --shards."
             )
@@ -146,24 +146,24 @@ class SeedOptions:
         return self.shard_by is not None or self.shards is not None
 
     @property
-    def _divided(self) -> bool:
+    def _on_nodes(self) -> bool:
         """Whether the records are on nodes."""
         many = len(self.files) > 1 or self.in_folders
         return many or self._cut or self.engine.engine == "dask"
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Opened]:
+    def open(self) -> Iterator[SeedSource]:
         """Open what the command runs on, for the time of the run."""
         if self.algorithm in _OVER_STREAMS:
             yield self._stream()
-        elif self._divided:
+        elif self._on_nodes:
             shards = self._file_shards()
             with self.engine.peers(shards) as peers:
                 yield self._over_peers(peers, shards[0])
         else:
             yield self._table()
 
-    def _table(self) -> Opened:
+    def _table(self) -> SeedSource:
         from dpkv.seeding.trials import TableProblem
         from dpkv.validation import as_records
 
@@ -179,9 +179,9 @@ class SeedOptions:
         prepared = table.read()
         problem = TableProblem(as_records(prepared.working), self.algorithm)
         found = prepared.table
-        return Opened(problem, found.columns, prepared.domain, found.n_invalid)
+        return SeedSource(problem, found.columns, prepared.domain, found.n_invalid)
 
-    def _stream(self) -> Opened:
+    def _stream(self) -> SeedSource:
         from dpkv.seeding.stream_problem import StreamProblem
         from dpkv.tables import open_stream
 
@@ -202,7 +202,7 @@ class SeedOptions:
             builder=self.builder,
             n_records=self.stream_length,
         )
-        return Opened(problem, stream.columns, stream.domain, guarantee=problem.guarantee)
+        return SeedSource(problem, stream.columns, stream.domain, guarantee=problem.guarantee)
 
     def _file_shards(self) -> list[FileShard]:
         from dpkv.domain import Domain
@@ -228,9 +228,9 @@ class SeedOptions:
             memory_limit=options.memory_bytes(self.memory_limit),
             typed=self.columns is not None,
         )
-        return sharding.divided(model, self.files, self.shard_by, self.shards)
+        return sharding.divide_into_shards(model, self.files, self.shard_by, self.shards)
 
-    def _over_peers(self, peers: Peers, shard: FileShard) -> Opened:
+    def _over_peers(self, peers: Peers, shard: FileShard) -> SeedSource:
         from dpkv.engine.peer_problem import PeerProblem, peer_guarantee, private_problem
         from dpkv.validation import exact_eps
 
@@ -257,4 +257,4 @@ class SeedOptions:
             def guarantee(trials: Trials) -> dict[str, Any]:
                 return peer_guarantee(problem, trials, spread)
 
-        return Opened(problem, shard.columns, shard.domain, None, privacy, more, guarantee)
+        return SeedSource(problem, shard.columns, shard.domain, None, privacy, more, guarantee)

@@ -179,7 +179,7 @@ def _tables_in(folder: Path) -> list[Path]:
     return sorted(f for f in inside if not f.name.startswith("."))
 
 
-def divided(
+def divide_into_shards(
     shard: FileShard, files: Sequence[Path], by: str | None, parts: int | None
 ) -> list[FileShard]:
     """Return the shards: one a file, or those of one file by a column's labels or in equal parts.

@@ -43,7 +43,7 @@ class Peers:
 
     def ask(self, node: int, request: Request) -> Any:
         """Return one node's answer."""
-        return self._accepted(node, request, self._transport.ask(node, request))
+        return self._accept(node, request, self._transport.ask(node, request))
 
     def ask_all(self, request: Request) -> list[Any]:
         """Return every node's answer to the same request."""
@@ -57,9 +57,9 @@ class Peers:
                 f"{len(answers)} replies came from {self.n_nodes} nodes: check the transport."
             )
         pairs = zip(requests, answers, strict=True)
-        return [self._accepted(node, *pair) for node, pair in enumerate(pairs)]
+        return [self._accept(node, *pair) for node, pair in enumerate(pairs)]
 
-    def _accepted(self, node: int, request: Request, reply: Any) -> Any:
+    def _accept(self, node: int, request: Request, reply: Any) -> Any:
         try:
             return request.accept(reply, self._shards[node])
         except MalformedReply:

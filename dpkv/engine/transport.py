@@ -53,7 +53,7 @@ def answer(node: Node, request: Request) -> Any:
         )
 
 
-def opened(reply: Any) -> Any:
+def open_reply(reply: Any) -> Any:
     """Return an answer, or raise what a node could not do."""
     if isinstance(reply, Failure):
         error = EngineError(str(reply.sentence))
@@ -72,12 +72,12 @@ class LocalTransport:
 
     def ask(self, node: int, request: Request) -> Any:
         """Return the answer of one node."""
-        return opened(answer(self._nodes[node], request))
+        return open_reply(answer(self._nodes[node], request))
 
     def ask_each(self, requests: Sequence[Request]) -> list[Any]:
         """Return every node's answer to its own request."""
         pairs = zip(self._nodes, requests, strict=True)
-        return [opened(answer(node, request)) for node, request in pairs]
+        return [open_reply(answer(node, request)) for node, request in pairs]
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,10 +25,10 @@ from dpkv.paper.dual_bounds import (
     SAFETY,
     DualBound,
     WeightedRecords,
-    affordable,
     ascend,
     dual_bound,
     eigenvalue_bound,
+    is_affordable,
     removed_potential,
 )
 from dpkv.seeding.instances import kmeans_plusplus
@@ -225,7 +225,7 @@ def certified_remaining(
     centers, found = good_centers(data, n_centers, rng)
     value = eigenvalue_bound(data, n_centers)
     dual = None
-    if affordable(data):
+    if is_affordable(data):
         dual = dual_bound(data, blocks(), centers, found, rng=rng, progress=progress)
         value = max(value, dual.value)
     return LeastRemaining(min(value, found), "certified", found, dual)

@@ -40,7 +40,7 @@ class OnlineClustering:
     n_records: int
     n_phases: int
 
-    def reduced(
+    def reduce(
         self, n_clusters: SupportsIndex, rng: np.random.Generator | int | None = None
     ) -> Floats:
         """Return k centers: k-means++ on the weighted ones. No part of the on-line algorithm."""
@@ -110,10 +110,10 @@ class _Running:
                 *self._kept.arrays, before,
             )  # fmt: skip
             if self._kept.count == stop:
-                self._opened(self._seen + done)
+                self._count_opening(self._seen + done)
         self._seen += len(block)
 
-    def _opened(self, n: int) -> None:
+    def _count_opening(self, n: int) -> None:
         if self._opening:
             self._opening = False
             self._cost = _least_gap(self._kept.points) / 2.0 / self._k

@@ -117,15 +117,17 @@ class StreamProblem:
             return None
         best = trials.best
         made = self._made[trials.runs.index(best)]
-        rows, sample = sampled(self._stream, _SAMPLED, np.random.default_rng(trials.seed))
+        rows, sample = sample_stream(self._stream, _SAMPLED, np.random.default_rng(trials.seed))
         if isinstance(made, StreamSeeding):
             probe = NearestPointProbe(made.summary.points)
             eta = estimate_stretching(sample, probe, best.centers, rng=trials.seed).eta
             value = made.guarantee(best.potential, eta) if math.isfinite(eta) else math.inf
-            return _estimated(value, "thSKM, as its proof gives it", "eta", eta)
+            return _describe_estimate(value, "thSKM, as its proof gives it", "eta", eta)
         batches = np.searchsorted(np.cumsum(made.batch_sizes), rows, side="right") + 1
         varsigma = estimate_varsigma(sample, batches, best.centers, rng=trials.seed).varsigma
-        return _estimated(made.guarantee(best.potential, varsigma), "thOKM", "varsigma", varsigma)
+        return _describe_estimate(
+            made.guarantee(best.potential, varsigma), "thOKM", "varsigma", varsigma
+        )
 
     def potential(self, centers: Floats) -> float:
         """Return phi of all records, NaN where the stream is gone."""
@@ -146,7 +148,7 @@ class StreamProblem:
         return sums, masses, phi
 
 
-def sampled(stream: Stream, size: int, rng: np.random.Generator) -> tuple[Indices, Float64s]:
+def sample_stream(stream: Stream, size: int, rng: np.random.Generator) -> tuple[Indices, Float64s]:
     """Return the places and the records of a uniform sample of a stream, in its order."""
     keys, places, kept = np.empty(0), np.empty(0, np.int64), None
     before = 0
@@ -161,7 +163,7 @@ def sampled(stream: Stream, size: int, rng: np.random.Generator) -> tuple[Indice
     return places, kept
 
 
-def _estimated(value: float, theorem: str, name: str, figure: float) -> dict[str, Any]:
+def _describe_estimate(value: float, theorem: str, name: str, figure: float) -> dict[str, Any]:
     of = f"{theorem}, with the optimum estimated by Lloyd's iterations and {name} from a sample"
     return {
         "value": value if math.isfinite(value) else None,

@@ -56,7 +56,7 @@ class Carriers:
 
 
 @kernels.compiled
-def _squared(a, b):  # type: ignore[no-untyped-def]
+def _squared_distance(a, b):  # type: ignore[no-untyped-def]
     total = 0.0
     for j in range(len(a)):
         total += (a[j] - b[j]) * (a[j] - b[j])
@@ -101,7 +101,7 @@ def _scan(point, places, first, last, skipped):  # type: ignore[no-untyped-def]
     best, least = -1, np.inf
     for c in range(first, last):
         if c != skipped:
-            distance = _squared(point, places[c])
+            distance = _squared_distance(point, places[c])
             if distance < least:
                 best, least = c, distance
     return best, least
@@ -187,7 +187,7 @@ def sample_uniformly(  # type: ignore[no-untyped-def]
                 best, distance = _scan(records[i], places, 0, count, -1)
             else:
                 for f in range(n_fresh):
-                    closer = _squared(records[i], places[fresh[f]])
+                    closer = _squared_distance(records[i], places[fresh[f]])
                     if closer < distance or (closer == distance and fresh[f] < best):
                         best, distance = fresh[f], closer
             _join(best, records[i], distance, places, masses, drifts, spreads)

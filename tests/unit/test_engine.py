@@ -39,7 +39,7 @@ from dpkv.engine import (
     partitioned_kmeans_plusplus,
     requests,
 )
-from dpkv.engine.comparators import default_rounds, divided
+from dpkv.engine.comparators import apportion, default_rounds
 from dpkv.engine.peer_problem import private_problem
 from dpkv.engine.shards import ShardRecords, load_all, load_secret, simulate_secret
 from dpkv.engine.transport import Failure, Message, answer
@@ -622,7 +622,7 @@ Shares = st.lists(st.floats(0, 1e12), min_size=1, max_size=12)
 
 @given(st.integers(0, 10**6), Shares)
 def test_divided_adds_up_exactly(total: int, shares: list[float]) -> None:
-    parts = divided(total, np.array(shares))
+    parts = apportion(total, np.array(shares))
     assert parts.sum() == (total if any(shares) else 0)
     assert (parts >= 0).all()
     exact = total * np.array(shares) / (sum(shares) or 1.0)

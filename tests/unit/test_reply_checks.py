@@ -22,7 +22,7 @@ from dpkv.engine import (
     partitioned_kmeans_plusplus,
     requests,
 )
-from dpkv.engine.transport import Failure, opened
+from dpkv.engine.transport import Failure, open_reply
 from dpkv.errors import EngineError
 
 TABLE = np.random.default_rng(3).normal(size=(60, 2))
@@ -161,5 +161,5 @@ def test_a_transport_that_loses_a_reply_is_one_sentence() -> None:
 )
 def test_a_failure_never_ends_as_if_all_were_well(exit_code: Any) -> None:
     with pytest.raises(EngineError) as caught:
-        opened(Failure("no.", exit_code))
+        open_reply(Failure("no.", exit_code))
     assert caught.value.exit_code == 1

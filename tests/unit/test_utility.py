@@ -95,7 +95,7 @@ def test_a_rival_without_its_scale_is_noticed(easy):
     """Planted fault: centers in half the units stay inside the domain, and spoil the order."""
 
     def shrunk(problem: field.Contest, run: field.Run, seed: np.random.SeedSequence) -> np.ndarray:
-        return 0.5 * field._by_name(problem, run, seed)
+        return 0.5 * field._run_by_name(problem, run, seed)
 
     broken = Contender("lloyd", "wrong units", shrunk)
     rows = by_name(

@@ -55,7 +55,7 @@ def _table(rows: tuple[CalibrationRow, ...]) -> Table:
         "calibration",
         "Noise for each number of centres",
         (*_HEADER, *published),
-        tuple((*_row(row), *_published(row, marks)) for row in rows),
+        tuple((*_row(row), *_published_cells(row, marks)) for row in rows),
         words=frozenset(),
         notes=tuple(f"{mark}: {note}" for note, mark in marks.items()),
     )
@@ -66,7 +66,7 @@ def _row(row: CalibrationRow) -> tuple[Cell, ...]:
     return plain(str(row.k), *map(number, values))
 
 
-def _published(row: CalibrationRow, marks: dict[str, str]) -> tuple[Cell, ...]:
+def _published_cells(row: CalibrationRow, marks: dict[str, str]) -> tuple[Cell, ...]:
     mark = marks.get(row.published_note, "")
     absent = f"{ABSENT} {mark}".rstrip()
     noise = absent if row.published is None else f"{number(row.published)} {mark}".rstrip()

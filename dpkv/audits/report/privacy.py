@@ -45,7 +45,7 @@ def privacy_section(audit: Audit) -> Section:
         relation,
         *_worst_cases(audit),
         *_data_losses(audit),
-        *_sampled(audit),
+        *_sampled_blocks(audit),
         *_conformance(audit),
         *_published_bound(audit.published_bound),
     )
@@ -123,7 +123,7 @@ def _data_loss(row: DataLoss) -> tuple[Cell, ...]:
     )
 
 
-def _sampled(audit: Audit) -> tuple[Block, ...]:
+def _sampled_blocks(audit: Audit) -> tuple[Block, ...]:
     heading = Heading("Sampled bounds")
     if not audit.sampled:
         return heading, Text("No bound was sampled.")

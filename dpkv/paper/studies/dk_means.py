@@ -17,7 +17,7 @@ import numpy as np
 
 from dpkv.engine import LocalTransport, Node, Peers, dk_protected, kmeans_parallel
 from dpkv.engine.shards import ShardRecords, simulate_secret
-from dpkv.paper.datasets.families import Labelled, hyperrectangles, moved
+from dpkv.paper.datasets.families import Labelled, hyperrectangles, move_records
 from dpkv.paper.datasets.recipes import load_paper_table
 from dpkv.paper.studies.drawing import COLORS, SERIES, canvas, finish
 from dpkv.paper.studies.runner import rng_of
@@ -108,22 +108,22 @@ def run(settings: Settings, case: Case) -> Figures:
         return {"missing": True}
     rng = rng_of(settings.seed, case.name)
     if part == _BASE:
-        return _rivals(settings, held, rng)
+        return _run_rivals(settings, held, rng)
     share = int(part.removeprefix("p = ").removesuffix("%")) / 100.0
-    peers = peers_of(moved(held, share, rng), settings.seed)
+    peers = peers_of(move_records(held, share, rng), settings.seed)
     phi = {
-        str(k): _moments([_protected(peers, k, rng) for _ in range(settings.runs)])
+        str(k): _moments([_run_protected(peers, k, rng) for _ in range(settings.runs)])
         for k in settings.ks
     }
     return {"spread": peers.spread(), "peers": peers.n_nodes, "phi": phi}
 
 
-def _protected(peers: Peers, k: int, rng: np.random.Generator) -> float:
+def _run_protected(peers: Peers, k: int, rng: np.random.Generator) -> float:
     seeding = dk_protected(peers, k, rng=rng, run=rng.bytes(16).hex())
     return peers.potential(seeding.centers)
 
 
-def _rivals(settings: Settings, held: Labelled, rng: np.random.Generator) -> Figures:
+def _run_rivals(settings: Settings, held: Labelled, rng: np.random.Generator) -> Figures:
     """Run both rivals on the whole table; neither depends on how it is divided."""
     points = held.points
     whole = peers_of(Labelled(points, np.zeros(len(points), np.int64)), settings.seed)
@@ -131,13 +131,15 @@ def _rivals(settings: Settings, held: Labelled, rng: np.random.Generator) -> Fig
     found: Figures = {"records": len(points), "columns": points.shape[1]}
     for name in RIVALS:
         found[name] = {
-            str(k): _moments([_rival(name, whole, points, k, rng) for _ in runs])
+            str(k): _moments([_run_rival(name, whole, points, k, rng) for _ in runs])
             for k in settings.ks
         }
     return found
 
 
-def _rival(name: str, whole: Peers, points: Float64s, k: int, rng: np.random.Generator) -> float:
+def _run_rival(
+    name: str, whole: Peers, points: Float64s, k: int, rng: np.random.Generator
+) -> float:
     if name == PLUSPLUS:
         return potential(points, kmeans_plusplus(points, k, rng=rng)[0])
     return potential(points, kmeans_parallel(whole, k, rng=rng).centers)

@@ -80,7 +80,7 @@ def run(settings: Settings, case: Case) -> Figures:
     d, m, k = (int(part.split(" = ")[1]) for part in case.name.split(", "))
     arena = arena_of(settings, d, m)
     rng = rng_of(settings.seed, case.name)
-    published = _published(settings, arena, m, k, rng)
+    published = _estimate_eps_tilde(settings, arena, m, k, rng)
     mechanisms = contestants(arena, settings.eps, k, settings.gamma, {RECOMPUTED: published})
     return {
         "d": d,
@@ -91,7 +91,7 @@ def run(settings: Settings, case: Case) -> Figures:
     }
 
 
-def _published(
+def _estimate_eps_tilde(
     settings: Settings, arena: Arena, m: int, k: int, rng: np.random.Generator
 ) -> float | None:
     """Return eps~ by the random search on a sample; the remaining potential grows with m."""

@@ -124,18 +124,18 @@ def run(settings: Settings, case: Case) -> Figures:
         return _calibration(settings, table, values, domain)
     k = int(part.removeprefix("k = "))
     rng = rng_of(settings.seed, case.name)
-    eps_tildes = {PRINTED: _printed(table, k), RECOMPUTED: _recomputed(settings, table, k)}
+    eps_tildes = {PRINTED: _printed_eps(table, k), RECOMPUTED: _recompute(settings, table, k)}
     mechanisms = contestants(arena, settings.eps, k, settings.gamma, eps_tildes)
     return {"phi": contest(arena, mechanisms, settings.runs, rng)}
 
 
-def _printed(table: str, k: int) -> float | None:
+def _printed_eps(table: str, k: int) -> float | None:
     name = PAPERS_NAMES.get(table)
     return None if name is None else PRINTED_EPS_TILDE[name].get(k)
 
 
 @lru_cache(maxsize=16)
-def searched(settings: Settings, table: str, k: int) -> tuple[float, float]:
+def search(settings: Settings, table: str, k: int) -> tuple[float, float]:
     """Return spread, R being the diameter, and monotonicity by the paper's random search."""
     prepared = arena_of(table)
     assert prepared is not None
@@ -152,15 +152,15 @@ def _diameter(table: str) -> float:
     return 2.0 * enclosing_radius(prepared[1])
 
 
-def _recomputed(settings: Settings, table: str, k: int) -> float | None:
-    return published_eps_tilde(settings.eps, k, *searched(settings, table, k)).value
+def _recompute(settings: Settings, table: str, k: int) -> float | None:
+    return published_eps_tilde(settings.eps, k, *search(settings, table, k)).value
 
 
 def _calibration(settings: Settings, table: str, values: Float64s, domain: Box) -> Figures:
     ks, eps = ks_of(settings, table), settings.eps
     found: Figures = {"records": len(values), "columns": values.shape[1], "by_k": {}}
     for k in ks:
-        spread, fall = searched(settings, table, k)
+        spread, fall = search(settings, table, k)
         size = {"n_records": len(values), "n_clusters": k}
         found["by_k"][str(k)] = {
             "diameter": published_eps_tilde(eps, k, spread, fall).value,
@@ -168,7 +168,7 @@ def _calibration(settings: Settings, table: str, values: Float64s, domain: Box) 
             "bounded": None,
             CERTIFIED: certify(eps, **size, gamma=settings.gamma).eps_tilde,
         }
-        printed = _printed(table, k)
+        printed = _printed_eps(table, k)
         if printed is not None:
             loss = first_round_loss(values, domain, printed)
             found["by_k"][str(k)]["first_round_loss"] = loss
@@ -214,7 +214,7 @@ def _row(
     name = PAPERS_NAMES.get(table, "")
     printed = PRINTED_RATIOS.get(name, {}).get(k, (None, None))
     row: dict[str, Any] = {"table": table, "m": m, "d": calibration["columns"], "k": k}
-    row |= {"eps_tilde_printed": _printed(table, k), "eps_tilde_diameter": by_k["diameter"]}
+    row |= {"eps_tilde_printed": _printed_eps(table, k), "eps_tilde_diameter": by_k["diameter"]}
     row |= {"eps_tilde_radius": by_k["radius"], "eps_tilde_bounded": by_k["bounded"]}
     row |= {"eps_tilde_certified": by_k[CERTIFIED]}
     row["eps_tilde_ceiling"] = uniform_pick_ceiling(settings.eps, m)
@@ -301,12 +301,12 @@ def draw(summary: Summary) -> Figure:
             _eps_panel(line[0], rows, table)
             for axes, rival in zip(line[1:], (FORGY, GUPT), strict=True):
                 _ratio_panel(axes, rows, rival)
-        keys = {label: line for axes in panels.flat for label, line in _labelled(axes)}
+        keys = {label: line for axes in panels.flat for label, line in _labelled_artists(axes)}
         figure.legend(list(keys.values()), list(keys), loc="outside lower center", ncols=3)
     return figure
 
 
-def _labelled(axes: Axes) -> list[tuple[str, Artist]]:
+def _labelled_artists(axes: Axes) -> list[tuple[str, Artist]]:
     handles, labels = axes.get_legend_handles_labels()
     return list(zip(labels, handles, strict=True))
 
