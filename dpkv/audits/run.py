@@ -18,11 +18,11 @@ from dpkv.audits.report.numbers import lower
 from dpkv.audits.results import (
     NOT_VOUCHED,
     Audit,
+    AuditSettings,
     CalibrationRow,
     Conformance,
     DataLoss,
     SampledBound,
-    Settings,
     Subject,
     UtilityRow,
     Verdict,
@@ -30,8 +30,7 @@ from dpkv.audits.results import (
 )
 from dpkv.audits.utility import compare, rivals
 from dpkv.audits.witness import Witness
-from dpkv.calibration import Calibration, calibrate_working
-from dpkv.calibration import Settings as CalibrationSettings
+from dpkv.calibration import Calibration, CalibrationSettings, calibrate_working
 from dpkv.domain import Domain
 from dpkv.mechanisms import (
     MECHANISMS,
@@ -382,8 +381,8 @@ def _utility_headline(rows: tuple[UtilityRow, ...]) -> str | None:
 # -- the rest of the record ------------------------------------------------------------------------
 
 
-def _settings(job: Job) -> Settings:
-    return Settings(
+def _settings(job: Job) -> AuditSettings:
+    return AuditSettings(
         seed=job.seed,
         quick=job.quick,
         runs=job.runs,

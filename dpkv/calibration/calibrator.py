@@ -46,7 +46,7 @@ _OPTIMUM_SAMPLE, _OPTIMUM_RESTARTS, _OPTIMUM_STEPS = 30_000, 5, 3
 
 
 @dataclass(frozen=True)
-class Settings:
+class CalibrationSettings:
     """How to calibrate; checked on creation, before any data are read."""
 
     eps: float
@@ -97,7 +97,7 @@ def calibrate(
         the "radius", as some of the paper's text reads.
     rng : a Generator or seed for the random searches.
     """
-    settings = Settings(eps, gamma, method, n_est, radius_convention)
+    settings = CalibrationSettings(eps, gamma, method, n_est, radius_convention)
     records = as_records(data)
     domain = data_domain(records) if domain is None else domain
     working = np.asarray(domain.to_working(records), dtype=np.float64)
@@ -107,7 +107,7 @@ def calibrate(
 def calibrate_working(
     working: Float64s,
     domain: Domain,
-    settings: Settings,
+    settings: CalibrationSettings,
     *,
     k: SupportsIndex | Iterable[SupportsIndex] | None = None,
     rng: np.random.Generator | int | None = None,
@@ -149,7 +149,7 @@ class _Job:
         self,
         working: Float64s,
         domain: Domain,
-        settings: Settings,
+        settings: CalibrationSettings,
         rng: np.random.Generator,
         wanted: tuple[int, ...],
         progress: StageProgress | None,
@@ -281,7 +281,7 @@ class _Job:
         width: float,
         fall: float,
         optimum: float,
-    ) -> record.Published:
+    ) -> record.PublishedNoise:
         sigma = ratio = phi = None
         if careful.usable is not None:
             sigma = published_calibration.sigma_kvariates(self._domain.diam1, careful.usable)
@@ -289,7 +289,7 @@ class _Job:
                 published_calibration.likelihood_ratio_bound(k, width, fall, careful.usable)
             )
             phi = self._phi(optimum, sigma)
-        return record.Published(
+        return record.PublishedNoise(
             eps_tilde=careful.value,
             sigma=sigma,
             note=careful.note,
@@ -299,7 +299,7 @@ class _Job:
 
     def _randomized_noise(
         self, k: int, sample: randomized_estimates.RandomizedEstimates | None
-    ) -> record.Randomized | None:
+    ) -> record.RandomizedNoise | None:
         if sample is None:
             return None
         width = sample.spread(self.radius.value)
@@ -309,7 +309,7 @@ class _Job:
         sigma = None
         if found.usable is not None:
             sigma = published_calibration.sigma_kvariates(self._domain.diam1, found.usable)
-        return record.Randomized(
+        return record.RandomizedNoise(
             spread=_finite(width),
             monotonicity=_finite(sample.monotonicity),
             eps_tilde=found.value,
@@ -318,13 +318,13 @@ class _Job:
             caveat=sample.caveat,
         )
 
-    def _certified_noise(self, k: int, optimum: float) -> record.Certified:
+    def _certified_noise(self, k: int, optimum: float) -> record.CertifiedNoise:
         settings = self._settings
         certificate = certify(
             settings.eps, n_records=len(self._working), n_clusters=k, gamma=settings.gamma
         )
         sigma = certificate.sigma(self._domain.diam1)
-        return record.Certified(
+        return record.CertifiedNoise(
             eps_tilde=certificate.eps_tilde,
             sigma=sigma,
             gamma=certificate.gamma,
@@ -334,16 +334,18 @@ class _Job:
             label=_LABELS[self._domain.source],
         )
 
-    def _laplace_noise(self, k: int, optimum: float) -> record.Laplace:
+    def _laplace_noise(self, k: int, optimum: float) -> record.LaplaceNoise:
         sigma = published_calibration.sigma_laplace(self._domain.diam1, k, self._settings.eps)
-        return record.Laplace(
+        return record.LaplaceNoise(
             sigma=sigma, noise_share=self._share(sigma), phi=self._phi(optimum, sigma)
         )
 
-    def _regime(self, k: int, eps_tilde: float | None) -> record.Regime:
+    def _regime(self, k: int, eps_tilde: float | None) -> record.SublinearNoiseRegime:
         m, d = self._working.shape
         regime = published_calibration.sublinear_regime(m, k, d, eps_tilde)
-        return record.Regime(largest_k=regime.largest_k, applies=regime.applies, g=regime.g)
+        return record.SublinearNoiseRegime(
+            largest_k=regime.largest_k, applies=regime.applies, g=regime.g
+        )
 
     def _phi(self, optimum: float, sigma: float) -> record.PotentialBound:
         m, d = self._working.shape

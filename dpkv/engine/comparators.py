@@ -12,7 +12,7 @@ from typing import SupportsIndex
 import numpy as np
 
 from dpkv.engine.peers import PeerDistances, Peers
-from dpkv.engine.requests import CoresetSample, LocalCost, Oversample, Row
+from dpkv.engine.requests import CoresetSample, LocalCost, Oversample, RecordAt
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.types import Float64s, Floats, Indices, Progress
 from dpkv.validation import as_generator, cluster_count, whole_number
@@ -119,7 +119,7 @@ def apportion(total: int, shares: Float64s) -> Indices:
 def uniform_records(peers: Peers, number: int, rng: np.random.Generator) -> Float64s:
     """Return so many uniform records of all nodes, independently."""
     places = [peers.place(int(index)) for index in rng.integers(peers.n_records, size=number)]
-    return np.stack([peers.ask(node, Row(row)) for node, row in places])
+    return np.stack([peers.ask(node, RecordAt(row)) for node, row in places])
 
 
 def _cluster(

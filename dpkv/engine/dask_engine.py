@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from dpkv.engine.node import Node
-from dpkv.engine.requests import Request
+from dpkv.engine.requests import NodeRequest
 from dpkv.engine.shards import FileShard, ShardRecords
 from dpkv.engine.transport import Failure, answer, open_reply
 from dpkv.errors import DpkvError, EngineError, ParameterError, UsageError
@@ -56,7 +56,7 @@ _nodes: OrderedDict[FileShard, Kept] = OrderedDict()
 _nodes_lock = threading.Lock()
 
 
-def answer_from_shard(shard: FileShard, request: Request) -> Any:
+def answer_from_shard(shard: FileShard, request: NodeRequest) -> Any:
     """Answer a request on a worker. Stateless: kept nodes only save time."""
     try:
         node = _node_of(shard)
@@ -108,16 +108,16 @@ class DaskTransport:
         workers = _workers(client, min(timeout, _CONNECT_WITHIN))
         self._home = [workers[number % len(workers)] for number in range(self.n_nodes)]
 
-    def ask(self, node: int, request: Request) -> Any:
+    def ask(self, node: int, request: NodeRequest) -> Any:
         """Return the answer of one node."""
         return self._collect([(node, self._submit(node, request))])[0]
 
-    def ask_each(self, requests: Sequence[Request]) -> list[Any]:
+    def ask_each(self, requests: Sequence[NodeRequest]) -> list[Any]:
         """Return every node's answer to its own request."""
         futures = [(node, self._submit(node, request)) for node, request in enumerate(requests)]
         return self._collect(futures)
 
-    def _submit(self, node: int, request: Request) -> Any:
+    def _submit(self, node: int, request: NodeRequest) -> Any:
         try:
             return self._client.submit(
                 answer_from_shard,

@@ -28,7 +28,7 @@ FARTHEST = 2**62
 _LOCAL_STEPS = 5
 
 
-class Request(Protocol):
+class NodeRequest(Protocol):
     """A question to a node."""
 
     def answer(self, node: Node) -> Any:
@@ -102,7 +102,7 @@ class Propose:
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class RecordAt:
     """The record in a row: k-means++ publishes it as a center."""
 
     row: int
@@ -182,7 +182,7 @@ class NoisySum:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterSums:
+class ExactClusterSums:
     """What a Lloyd iteration and the potential need."""
 
     centers: Float64s

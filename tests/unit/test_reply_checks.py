@@ -36,8 +36,8 @@ RUNS: dict[type, Any] = {
     requests.Sum: lambda peers: dk_protected(peers, 3, rng=1),
     requests.Propose: lambda peers: dk_protected(peers, 3, rng=1),
     requests.UniformRecord: lambda peers: dk_protected(peers, 3, rng=1),
-    requests.Row: lambda peers: partitioned_kmeans_plusplus(peers, 3, rng=1),
-    requests.ClusterSums: lambda peers: peers.lloyd(TABLE[:3]),
+    requests.RecordAt: lambda peers: partitioned_kmeans_plusplus(peers, 3, rng=1),
+    requests.ExactClusterSums: lambda peers: peers.lloyd(TABLE[:3]),
     requests.Spread: lambda peers: peers.spread(),
     requests.Oversample: lambda peers: kmeans_parallel(peers, 3, rng=1),
     requests.LocalCost: lambda peers: coreset_seeding(peers, 3, rng=1),
@@ -72,8 +72,8 @@ MALFORMED: dict[type, list[Any]] = {
     requests.Sum: NO_TOTAL,
     requests.Propose: NO_ROW,
     requests.UniformRecord: NO_RECORD,
-    requests.Row: NO_RECORD,
-    requests.ClusterSums: NO_CLUSTERS,
+    requests.RecordAt: NO_RECORD,
+    requests.ExactClusterSums: NO_CLUSTERS,
     requests.Spread: NO_TOTAL,
     requests.Oversample: NO_SAMPLE,
     requests.LocalCost: NO_TOTAL,
@@ -144,7 +144,7 @@ def test_every_request_there_is_has_its_replies_checked() -> None:
         for kind in vars(requests).values()
         if isinstance(kind, type) and "answer" in vars(kind)
     }
-    assert named - {requests.Request, requests.Describe} == MALFORMED.keys()
+    assert named - {requests.NodeRequest, requests.Describe} == MALFORMED.keys()
 
 
 def test_a_transport_that_loses_a_reply_is_one_sentence() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpkv.audits.report.blocks import Cell, Picture, Section, Table, Text, plain
+from dpkv.audits.report.blocks import Cell, Picture, Section, TableBlock, Text, plain
 from dpkv.audits.report.numbers import ABSENT, number
 from dpkv.audits.results import Audit, CalibrationRow
 
@@ -37,8 +37,8 @@ def calibration_section(audit: Audit) -> Section:
     return Section("calibration", title, (Text(_WHAT), second, picture, table))
 
 
-def _public_table(rows: tuple[CalibrationRow, ...]) -> Table:
-    return Table(
+def _public_table(rows: tuple[CalibrationRow, ...]) -> TableBlock:
+    return TableBlock(
         "calibration",
         "Noise for each number of centres",
         _HEADER,
@@ -47,11 +47,11 @@ def _public_table(rows: tuple[CalibrationRow, ...]) -> Table:
     )
 
 
-def _table(rows: tuple[CalibrationRow, ...]) -> Table:
+def _table(rows: tuple[CalibrationRow, ...]) -> TableBlock:
     published = ("published eps~", "published noise, sigma_1")
     notes = dict.fromkeys(row.published_note for row in rows if row.published_note)
     marks = dict(zip(notes, "abcdefghijklmnopqrstuvwxyz", strict=False))
-    return Table(
+    return TableBlock(
         "calibration",
         "Noise for each number of centres",
         (*_HEADER, *published),

@@ -11,7 +11,7 @@ from dpkv.audits.report.blocks import (
     Heading,
     Items,
     Section,
-    Table,
+    TableBlock,
     Text,
     VerdictCard,
     plain,
@@ -230,7 +230,7 @@ def _reproducibility(audit: Audit) -> Section:
         (
             Text(_AGAIN),
             CodeBlock(settings.command),
-            Table(
+            TableBlock(
                 "settings",
                 "Settings and versions",
                 ("", ""),

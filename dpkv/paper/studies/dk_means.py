@@ -37,7 +37,7 @@ _BASE = "rivals"
 
 
 @dataclass(frozen=True)
-class Settings:
+class DkMeansSettings:
     """What is run. ``moves`` are per cent; a table is a name, then a replicate or a start."""
 
     seed: int
@@ -53,7 +53,7 @@ class Settings:
     rival_runs: int
 
 
-def cases(settings: Settings) -> list[Case]:
+def cases(settings: DkMeansSettings) -> list[Case]:
     """Return the rivals of every table, then every p."""
     return [
         Case(f"{table}, {part}", weight=weight)
@@ -66,7 +66,7 @@ def cases(settings: Settings) -> list[Case]:
 
 
 @lru_cache(maxsize=1)
-def held_by_peers(settings: Settings, table: str) -> Labelled | None:
+def held_by_peers(settings: DkMeansSettings, table: str) -> Labelled | None:
     """Return a table and the peer of each record at p = 0; None where its file is not given."""
     name, _, variant = table.partition("/")
     rng = rng_of(settings.seed, table, "peers")
@@ -100,7 +100,7 @@ def peers_of(held: Labelled, seed: int) -> Peers:
     return Peers(LocalTransport(nodes))
 
 
-def run(settings: Settings, case: Case) -> Figures:
+def run(settings: DkMeansSettings, case: Case) -> Figures:
     """Run the rivals on a table, or dk-means++ on it after records have moved."""
     table, part = case.name.split(", ")
     held = held_by_peers(settings, table)
@@ -123,7 +123,7 @@ def _run_protected(peers: Peers, k: int, rng: np.random.Generator) -> float:
     return peers.potential(seeding.centers)
 
 
-def _run_rivals(settings: Settings, held: Labelled, rng: np.random.Generator) -> Figures:
+def _run_rivals(settings: DkMeansSettings, held: Labelled, rng: np.random.Generator) -> Figures:
     """Run both rivals on the whole table; neither depends on how it is divided."""
     points = held.points
     whole = peers_of(Labelled(points, np.zeros(len(points), np.int64)), settings.seed)
@@ -151,7 +151,7 @@ def _moments(values: list[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "error": spread / math.sqrt(len(values))}
 
 
-def summarise(settings: Settings, finished: Finished) -> Summary:
+def summarise(settings: DkMeansSettings, finished: Finished) -> Summary:
     """Return rho_phi for every table, p and k, and its averages by kind of table."""
     given = [name for name in settings.tables if "missing" not in finished[f"{name}, {_BASE}"]]
     rows = [row for table in given for row in _rows(settings, table, finished)]
@@ -168,7 +168,7 @@ def _kind(table: str) -> str:
     return SYNTHETIC if table.startswith(SYNTHETIC) else table
 
 
-def _rows(settings: Settings, table: str, finished: Finished) -> list[dict[str, Any]]:
+def _rows(settings: DkMeansSettings, table: str, finished: Finished) -> list[dict[str, Any]]:
     base = finished[f"{table}, {_BASE}"]
     at_zero = finished[f"{table}, p = {settings.moves[0]}%"]["spread"]
     rows = []
@@ -288,4 +288,4 @@ def _spreads(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_ylim(bottom=0.0)
 
 
-STUDY = Study("dk-means", Settings, cases, run, summarise, draw, tell)
+STUDY = Study("dk-means", DkMeansSettings, cases, run, summarise, draw, tell)

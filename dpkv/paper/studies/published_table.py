@@ -72,7 +72,7 @@ _AGREES = 1.0  # in eps~: what the random search and the choice of R may make of
 
 
 @dataclass(frozen=True)
-class Settings:
+class PublishedTableSettings:
     """What is run; ``bounded`` also bounds spread and monotonicity from the safe side."""
 
     seed: int
@@ -85,13 +85,13 @@ class Settings:
     runs: int
 
 
-def ks_of(settings: Settings, table: str) -> tuple[int, ...]:
+def ks_of(settings: PublishedTableSettings, table: str) -> tuple[int, ...]:
     """Return the k that the paper prints for a table."""
     name = PAPERS_NAMES.get(table)
     return settings.control_ks if name is None else tuple(PRINTED_RATIOS[name])
 
 
-def cases(settings: Settings) -> list[Case]:
+def cases(settings: PublishedTableSettings) -> list[Case]:
     """Return the calibration of every table, then every k."""
     return [
         case
@@ -113,7 +113,7 @@ def arena_of(table: str) -> tuple[Arena, Float64s, Box] | None:
     return Arena.of(values, domain), values, domain
 
 
-def run(settings: Settings, case: Case) -> Figures:
+def run(settings: PublishedTableSettings, case: Case) -> Figures:
     """Calibrate a table for all k, or run the contest for one."""
     table, part = case.name.split(", ")
     prepared = arena_of(table)
@@ -135,7 +135,7 @@ def _printed_eps(table: str, k: int) -> float | None:
 
 
 @lru_cache(maxsize=16)
-def search(settings: Settings, table: str, k: int) -> tuple[float, float]:
+def search(settings: PublishedTableSettings, table: str, k: int) -> tuple[float, float]:
     """Return spread, R being the diameter, and monotonicity by the paper's random search."""
     prepared = arena_of(table)
     assert prepared is not None
@@ -152,11 +152,13 @@ def _diameter(table: str) -> float:
     return 2.0 * enclosing_radius(prepared[1])
 
 
-def _recompute(settings: Settings, table: str, k: int) -> float | None:
+def _recompute(settings: PublishedTableSettings, table: str, k: int) -> float | None:
     return published_eps_tilde(settings.eps, k, *search(settings, table, k)).value
 
 
-def _calibration(settings: Settings, table: str, values: Float64s, domain: Box) -> Figures:
+def _calibration(
+    settings: PublishedTableSettings, table: str, values: Float64s, domain: Box
+) -> Figures:
     ks, eps = ks_of(settings, table), settings.eps
     found: Figures = {"records": len(values), "columns": values.shape[1], "by_k": {}}
     for k in ks:
@@ -194,7 +196,7 @@ def first_round_loss(values: Float64s, domain: Box, eps_tilde: float) -> float:
     return max(losses)
 
 
-def summarise(settings: Settings, finished: Finished) -> Summary:
+def summarise(settings: PublishedTableSettings, finished: Finished) -> Summary:
     """Return a row for every table and k, and the averages of `t-comp-sum`."""
     given = [t for t in settings.tables if "missing" not in finished[f"{t}, calibration"]]
     rows = [
@@ -208,7 +210,7 @@ def summarise(settings: Settings, finished: Finished) -> Summary:
 
 
 def _row(
-    settings: Settings, table: str, k: int, calibration: Figures, contested: Figures
+    settings: PublishedTableSettings, table: str, k: int, calibration: Figures, contested: Figures
 ) -> dict[str, Any]:
     m, by_k, phi = calibration["records"], calibration["by_k"][str(k)], contested["phi"]
     name = PAPERS_NAMES.get(table, "")
@@ -365,4 +367,4 @@ def _line(
         )
 
 
-STUDY = Study("published-table", Settings, cases, run, summarise, draw, tell)
+STUDY = Study("published-table", PublishedTableSettings, cases, run, summarise, draw, tell)
