@@ -13,7 +13,7 @@ from dpkv.cli.progress import ProgressBar
 from dpkv.errors import DatasetError, UsageError
 
 _TableName = Annotated[
-    str, typer.Argument(metavar="NAME", help="A real table of `dpkv datasets list`.")
+    str, typer.Argument(metavar="NAME", help="A real table listed by `dpkv datasets list`.")
 ]
 
 
@@ -73,7 +73,7 @@ def path(name: _TableName) -> None:
 
 def fetch(
     name: _TableName,
-    url: Annotated[str | None, typer.Option(help="Another address of the file.")] = None,
+    url: Annotated[str | None, typer.Option(help="Another address to fetch the file from.")] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Where to keep it (default: the user's data folder).")
     ] = None,

@@ -43,25 +43,27 @@ _AS_PUBLISHED = ("B", "C", "beta")
 
 
 def guarantees(
-    k: Annotated[int | None, typer.Option("--k", help="Centres.")] = None,
-    m: Annotated[int | None, typer.Option("--m", help="Records.")] = None,
-    d: Annotated[int | None, typer.Option("--d", help="Columns.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Nodes (peers) n of the data.")] = None,
-    smallest_node: Annotated[int | None, typer.Option(help="Records of the smallest node.")] = None,
-    phi_opt: Annotated[float | None, typer.Option(help="Optimal potential.")] = None,
+    k: Annotated[int | None, typer.Option("--k", help="Number of centres.")] = None,
+    m: Annotated[int | None, typer.Option("--m", help="Number of records.")] = None,
+    d: Annotated[int | None, typer.Option("--d", help="Number of columns.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="Number of nodes that hold the records.")
+    ] = None,
+    smallest_node: Annotated[int | None, typer.Option(help="Records on the smallest node.")] = None,
+    phi_opt: Annotated[float | None, typer.Option(help="Optimal potential, phi_opt.")] = None,
     phi_1: Annotated[
-        float | None, typer.Option("--phi-1", help="Potential of a single centre.")
+        float | None, typer.Option("--phi-1", help="Potential of a single centre, phi_1.")
     ] = None,
     spread: Annotated[
-        float | None, typer.Option(help="Spread phi_s^F of the nodes (distributed).")
+        float | None, typer.Option(help="Spread of the nodes, phi_s^F (distributed).")
     ] = None,
     probe_spread: Annotated[
-        float | None, typer.Option(help="Spread phi_s^probe of a summary's points (streams).")
+        float | None, typer.Option(help="Spread of a summary, phi_s^probe (streams).")
     ] = None,
     variance: Annotated[
-        float | None, typer.Option(help="phi_var: variance of all noisy centres (private).")
+        float | None, typer.Option(help="Variance of all noisy centres, phi_var (private).")
     ] = None,
-    eta: Annotated[float | None, typer.Option(help="Stretching of a summary (streams).")] = None,
+    eta: Annotated[float | None, typer.Option(help="Stretching by a summary (streams).")] = None,
     varsigma: Annotated[
         float | None, typer.Option(help="Width and accuracy of minibatches (on-line), up to 1.")
     ] = None,

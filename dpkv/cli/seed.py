@@ -40,12 +40,14 @@ def seed(
     synopsis: SynopsisFile = None,
     algorithm: Annotated[str, typer.Option(help=", ".join(ALGORITHMS) + ".")] = "kmeans++",
     repeat: Annotated[int, typer.Option(help="Independent runs; the best is written.")] = 1,
-    lloyd: Annotated[bool, typer.Option("--lloyd", help="Follow each run by Lloyd's.")] = False,
+    lloyd: Annotated[
+        bool, typer.Option("--lloyd", help="Follow each run by Lloyd's iterations.")
+    ] = False,
     random_seed: Annotated[
         int | None,
         typer.Option("--seed", help="Makes the runs reproducible (default: a fresh one)."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the best centres go, as CSV.")] = _OUT,
+    out: Annotated[Path, typer.Option(help="CSV file for the best centres.")] = _OUT,
     columns: options.Columns = None,
     header: options.Header = None,
     bounds: options.BoundsText = None,

@@ -17,12 +17,14 @@ SummaryPoints = Annotated[
 ]
 BuilderName = Annotated[
     str | None,
-    typer.Option(help="facility, reservoir or grid (sk).", rich_help_panel=_PANEL),
+    typer.Option(
+        help="How the summary is built: facility, reservoir or grid (sk).", rich_help_panel=_PANEL
+    ),
 ]
 StreamLength = Annotated[
     int | None,
     typer.Option(
-        help="Records of the stream (ok from a pipe, to cut it into k minibatches).",
+        help="Number of records in the stream (ok from a pipe, to cut it into k minibatches).",
         rich_help_panel=_PANEL,
     ),
 ]

@@ -166,7 +166,7 @@ class UniformOnSubset:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         if np.shape(self.groups) != (len(data),):
             raise ParameterError(
-                "groups", f"one label a record, {len(data)}", f"shape {np.shape(self.groups)}"
+                "groups", f"one label per record, {len(data)}", f"shape {np.shape(self.groups)}"
             )
         return self._membership
 

@@ -51,7 +51,7 @@ class OkMeans:
 
     @property
     def centers(self) -> Float64s:
-        """The centers so far, one a minibatch."""
+        """The centers so far, one per minibatch."""
         return np.array(self._centers)
 
     @property
@@ -93,7 +93,7 @@ class OkMeans:
 
 @dataclass(frozen=True, eq=False)
 class OnlineSeeding:
-    """What ok-means++ picked, one center a minibatch."""
+    """What ok-means++ picked, one center per minibatch."""
 
     centers: Floats
     indices: Indices
@@ -215,7 +215,7 @@ def estimate_varsigma(
     numbers = np.asarray(batches)
     if numbers.shape != (len(records),):
         raise ParameterError(
-            "batches", f"one number a record, {len(records)}", f"shape {numbers.shape}"
+            "batches", f"one number per record, {len(records)}", f"shape {numbers.shape}"
         )
     _, batch_of = np.unique(numbers, return_inverse=True)
     labels = assign(records, centers)

@@ -98,7 +98,7 @@ class MinibatchProbe:
         """Let only the records of this round's batch be picked."""
         if self.batches.shape != (n_records,):
             raise ParameterError(
-                "batches", f"one number a record, {n_records}", f"shape {self.batches.shape}"
+                "batches", f"one number per record, {n_records}", f"shape {self.batches.shape}"
             )
         return np.asarray(self.batches == round_)
 

@@ -483,7 +483,7 @@ def test_refused_weights(name: str, weight: Any, why: str) -> None:
         ({"rng": "seed"}, ParameterError, "rng"),
         ({"distortion": KullbackLeibler()}, UsageError, "strictly positive"),
         ({"density": ProductLaplace(np.ones(2))}, ParameterError, "one a column"),
-        ({"density": UniformOnSubset(np.zeros(3))}, ParameterError, "one label a record"),
+        ({"density": UniformOnSubset(np.zeros(3))}, ParameterError, "one label per record"),
         ({"density": Dirac(np.zeros((2, 3)))}, ParameterError, "anchors"),
         ({"density": Dirac(np.full((700, 3), math.nan))}, UsageError, "finite"),
         ({"density": CallableDensity(lambda _a, _g: np.ones(2))}, ParameterError, "3 numbers"),

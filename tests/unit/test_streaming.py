@@ -275,5 +275,5 @@ def test_a_minibatch_without_a_cluster_promises_nothing():
     exact = max(math.sqrt(((MIXTURE - a) ** 2).sum(axis=1).max()) for a in MIXTURE)
     known = estimate_varsigma(MIXTURE, batches, optimal, diameter=exact, n_sets=4, rng=1)
     assert known.wide / 4 <= mixed.wide <= known.wide
-    with pytest.raises(ParameterError, match="batches must be one number a record"):
+    with pytest.raises(ParameterError, match="batches must be one number per record"):
         estimate_varsigma(MIXTURE, [1, 2], optimal)
