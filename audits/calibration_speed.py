@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 import dpkv
-from dpkv.calibration.calibrator import collapsed
-from dpkv.paper.loops import spatial_blocks
-from dpkv.paper.randomized import Draws, estimate, random_neighbourhoods
+from dpkv.calibration.calibrator import collapse_duplicates
+from dpkv.paper.calibration_loops import spatial_blocks
+from dpkv.paper.randomized_estimates import Draws, estimate, random_neighbourhoods
 from dpkv.paper.spread import certified_remaining
 
 N_RECORDS, N_DRAWS, K_RANDOM, K_CERTIFIED = 169_308, 5000, 4, 8
@@ -77,7 +77,7 @@ def certified(points: np.ndarray) -> dict[str, float]:
     """Time the certified spread, and how tight it is against the best set found."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
-    data = collapsed(points)
+    data = collapse_duplicates(points)
     blocks = spatial_blocks(data.points, data.weights)
     found = certified_remaining(data, lambda: blocks, K_CERTIFIED - 1, rng=np.random.default_rng(0))
     return {

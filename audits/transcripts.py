@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from dpkv.audits.neighbouring import cases
+from dpkv.audits.replay_cases import cases
 from dpkv.audits.transcripts import AdversarialEntropy, Replayed, replay
 from dpkv.noise import SeededEntropy
 

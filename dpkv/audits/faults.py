@@ -81,7 +81,7 @@ def plant_fault(
     if name == "half-noise":
         return Fault(name, replace(sound, noise_scale=sound.noise_scale / 2.0))
     if name == "no-smoothing":
-        return Fault(name, _unsmoothed(sound))
+        return Fault(name, _drop_smoothing(sound))
     if name == "papers-eps-tilde":
         return Fault(name, Published.calibrate(PAPERS_EPS_TILDE, n_clusters=n_clusters, grid=grid))
     if name == "float-noise":
@@ -159,7 +159,7 @@ def _fields(mechanism: Synopsis) -> dict[str, Any]:
     return {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
 
 
-def _unsmoothed(sound: KVariates) -> Algorithm0:
+def _drop_smoothing(sound: KVariates) -> Algorithm0:
     return Laplace(sound.n_clusters, sound.grid, sound.neighbours, sound.noise_scale)
 
 

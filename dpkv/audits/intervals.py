@@ -80,10 +80,10 @@ class Powers:
     def power(self, exponent: int) -> Interval:
         """Return exp(-exponent / b)."""
         if exponent not in self._known:
-            self._known[exponent] = self._multiplied(exponent)
+            self._known[exponent] = self._multiply(exponent)
         return self._known[exponent]
 
-    def _multiplied(self, exponent: int) -> Interval:
+    def _multiply(self, exponent: int) -> Interval:
         product = Interval(_ONE, _ONE)
         for bit in range(exponent.bit_length()):
             if bit == len(self._squares):

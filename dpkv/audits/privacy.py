@@ -10,7 +10,7 @@ import numpy as np
 
 from dpkv.audits.losses import exact_losses, list_replacements
 from dpkv.audits.results import DataLoss, SampledBound, WorstCaseLoss
-from dpkv.audits.sampled import Sampler, features, sample_classifier, sample_likelihood
+from dpkv.audits.sampled_lower_bounds import Sampler, features, sample_classifier, sample_likelihood
 from dpkv.audits.witness import Witness, loss_bounds, witness_of
 from dpkv.audits.worst_case import worst_case
 from dpkv.corners import farthest_pair
@@ -107,7 +107,7 @@ def sampled_bounds(
     probe = calibrated(max(SIZES), n_clusters)
     if isinstance(probe, Algorithm0) and probe.neighbours is Neighbours.REPLACE_ONE:
         return tuple(
-            _with_size(
+            _name_size(
                 sample_likelihood(
                     _algorithm0(calibrated(size, n_clusters)),
                     float(eps),
@@ -124,7 +124,7 @@ def sampled_bounds(
     if probe.audit_parts(1.0):
         return part_bounds(probe, eps, effort)
     return tuple(
-        _classified(calibrated(size, k), size, eps, effort)
+        _sample_by_classifier(calibrated(size, k), size, eps, effort)
         for size, k in dict.fromkeys(probe.telling_sizes(n_clusters))
     )
 
@@ -164,7 +164,9 @@ def _part_sampler(part: AuditPart, points: Integers, seed: list[int]) -> Sampler
     return lambda runs: np.asarray([look() for _ in range(runs)])
 
 
-def _classified(mechanism: Mechanism, n_records: int, eps: Decimal, effort: Effort) -> SampledBound:
+def _sample_by_classifier(
+    mechanism: Mechanism, n_records: int, eps: Decimal, effort: Effort
+) -> SampledBound:
     """Audit by a classifier: a single record, or one among many, is what shows most."""
     mechanism = mechanism.most_telling()
     old, new = worst_tables(mechanism, n_records)
@@ -178,7 +180,7 @@ def _classified(mechanism: Mechanism, n_records: int, eps: Decimal, effort: Effo
         alpha=effort.alpha,
         seed=effort.seed,
     )
-    return _with_size(bound, n_records)
+    return _name_size(bound, n_records)
 
 
 def _algorithm0(mechanism: Mechanism) -> Algorithm0:
@@ -186,7 +188,7 @@ def _algorithm0(mechanism: Mechanism) -> Algorithm0:
     return mechanism
 
 
-def _with_size(bound: SampledBound, n_records: int) -> SampledBound:
+def _name_size(bound: SampledBound, n_records: int) -> SampledBound:
     return bound.model_copy(update={"method": f"{bound.method}; {n_records} records"})
 
 

@@ -174,7 +174,7 @@ class Verdict(Frozen):
     """The headline on accuracy. Curator-only."""
 
 
-class Settings(Frozen):
+class AuditSettings(Frozen):
     """How the audit was run."""
 
     seed: int
@@ -195,7 +195,7 @@ class Audit(Frozen):
     versions: dict[str, str] = Field(default_factory=software_versions)
     created: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     subject: Subject
-    settings: Settings
+    settings: AuditSettings
     verdict: Verdict
     calibration: tuple[CalibrationRow, ...]
     worst_cases: tuple[WorstCaseLoss, ...]

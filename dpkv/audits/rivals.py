@@ -53,7 +53,7 @@ _SAME = 1e-9  # of the domain's diameter: what rounding may move a center by
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class ContestTerms:
     """What is the same for every rival, but for the records."""
 
     domain: Domain
@@ -77,7 +77,7 @@ class Contest:
 
     points: NDArray[np.int32]
     working: Float64s
-    terms: Terms
+    terms: ContestTerms
 
     def fill(self, values: Floats) -> None:
         """Take records in the user's coordinates."""
@@ -88,7 +88,7 @@ class Contest:
 
 
 @dataclass(frozen=True)
-class Run:
+class RivalRun:
     """One run of a rival. ``eps`` is a plain decimal, and None where nothing is private."""
 
     rival: str
@@ -106,7 +106,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RivalOutcome:
     """The potential of a run's centers, or why there is none."""
 
     potential: float | None
@@ -115,7 +115,7 @@ class Outcome:
 
 EpsTilde = Mapping[tuple[str | float, int], float | None] | Callable[[str, int], float | None]
 """eps~ of the published calibration for (eps, k); None where it is undefined."""
-Finder = Callable[[Contest, Run, np.random.SeedSequence], Float64s]
+Finder = Callable[[Contest, RivalRun, np.random.SeedSequence], Float64s]
 
 
 @dataclass(frozen=True)
@@ -129,17 +129,17 @@ class Contender:
     note: str = ""
 
 
-def attempt(problem: Contest, contenders: Mapping[str, Contender], run: Run) -> Outcome:
+def attempt(problem: Contest, contenders: Mapping[str, Contender], run: RivalRun) -> RivalOutcome:
     """Run a rival and measure its centers. What it raises becomes the reason of its failure."""
     try:
         find = contenders[run.rival].find
         centers = find(problem, run, run.seed_sequence(problem.terms.seed))
-        return Outcome(potential(problem.working, _sane(problem, run, centers)))
+        return RivalOutcome(potential(problem.working, _check_centers(problem, run, centers)))
     except Exception as error:  # whatever a rival raises, the audit goes on
-        return Outcome(None, reason_of(error))
+        return RivalOutcome(None, reason_of(error))
 
 
-def _sane(problem: Contest, run: Run, centers: Float64s) -> Float64s:
+def _check_centers(problem: Contest, run: RivalRun, centers: Float64s) -> Float64s:
     """Refuse what cannot be centers of these records, such as other units than theirs."""
     expected = (run.k, problem.terms.domain.n_features)
     if centers.shape != expected:
@@ -176,13 +176,15 @@ def _place(trace: TracebackType | None) -> str:
 # -- dpkv's mechanisms ----------------------------------------------------------------------------
 
 
-def _released(problem: Contest, mechanism: Mechanism, seed: np.random.SeedSequence) -> Float64s:
+def _simulate_release(
+    problem: Contest, mechanism: Mechanism, seed: np.random.SeedSequence
+) -> Float64s:
     """Return what a release would publish: centers clamped to the domain."""
     drawn = run_on_points(mechanism, problem.points, SeededEntropy(seed)).centers
     return problem.terms.to_working(problem.terms.grid.clip(drawn))
 
 
-def _by_name(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _run_by_name(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
     mechanism = calibrate_mechanism(
         run.rival,
         _eps(run),
@@ -192,16 +194,16 @@ def _by_name(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float6
         neighbours=problem.terms.neighbours,
         gamma=problem.terms.gamma,
     )
-    return _released(problem, mechanism, seed)
+    return _simulate_release(problem, mechanism, seed)
 
 
-def _published(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _run_published(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
     if problem.terms.neighbours is not Neighbours.REPLACE_ONE:
         raise UsageError("the published calibration is for replace-one neighbours only.")
     if run.eps_tilde is None:
         raise UsageError("no eps~ of the published calibration is known.")
     mechanism = Published.calibrate(run.eps_tilde, n_clusters=run.k, grid=problem.terms.grid)
-    return _released(problem, mechanism, seed)
+    return _simulate_release(problem, mechanism, seed)
 
 
 def plain_eps(eps: str | float) -> str:
@@ -229,7 +231,7 @@ def usable_eps_tilde(published: EpsTilde | None, eps: str, k: int) -> float | st
     return float(value)
 
 
-def _eps(run: Run) -> Decimal:
+def _eps(run: RivalRun) -> Decimal:
     if run.eps is None:
         raise UsageError(f"{run.rival} needs an eps.")
     return Decimal(run.eps)
@@ -238,7 +240,7 @@ def _eps(run: Run) -> Decimal:
 # -- diffprivlib ----------------------------------------------------------------------------------
 
 
-def _diffprivlib(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _diffprivlib(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
     """Run diffprivlib's KMeans where it does best: the origin in the middle of the bounds.
 
     There the sensitivity that it uses for sums, the width of a column, is large enough, and noise
@@ -303,16 +305,16 @@ def diffprivlib_spends(n_features: int) -> float:
 # -- without privacy ------------------------------------------------------------------------------
 
 
-def _seeded(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _seed_only(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
     centers, _ = kmeans_plusplus(problem.working, run.k, rng=np.random.default_rng(seed))
     return np.asarray(centers)
 
 
-def _seeded_and_moved(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
-    return np.asarray(lloyd(problem.working, _seeded(problem, run, seed)).centers)
+def _seed_and_move(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
+    return np.asarray(lloyd(problem.working, _seed_only(problem, run, seed)).centers)
 
 
-def _best(problem: Contest, run: Run, seed: np.random.SeedSequence) -> Float64s:
+def _best(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
     rng, records = np.random.default_rng(seed), problem.working
     if len(records) <= OPTIMUM_SAMPLE:
         found = estimate_optimum(records, run.k, restarts=OPTIMUM_RESTARTS, rng=rng)
@@ -329,17 +331,20 @@ OPTIMUM = Contender("optimum", "k-means without privacy, best of restarts", _bes
 """What potentials are divided by; no rival."""
 
 CONTENDERS = (
-    *(Contender(name, kind.title, _by_name, note=kind.note) for name, kind in MECHANISMS.items()),
+    *(
+        Contender(name, kind.title, _run_by_name, note=kind.note)
+        for name, kind in MECHANISMS.items()
+    ),
     Contender(
         PUBLISHED,
         Published.title,
-        _published,
+        _run_published,
         note="its noise depends on the data and no proof covers it: not an equal, for comparison",
     ),
     Contender(DIFFPRIVLIB, "diffprivlib's KMeans (DPLloyd, random start)", _diffprivlib),
-    Contender(SEEDING, "k-means++ without privacy", _seeded, private=False),
+    Contender(SEEDING, "k-means++ without privacy", _seed_only, private=False),
     Contender(
-        FLOOR, "k-means++ and Lloyd's iterations without privacy", _seeded_and_moved, private=False
+        FLOOR, "k-means++ and Lloyd's iterations without privacy", _seed_and_move, private=False
     ),
 )
 

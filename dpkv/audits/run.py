@@ -13,16 +13,16 @@ from dpkv.accounting.exact import float_above
 from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import Fault, plant_fault
 from dpkv.audits.privacy import Calibrator, Effort, data_loss, sampled_bounds, worst_case_loss
-from dpkv.audits.published_bound import published_bound_audit
+from dpkv.audits.published_ratio_bound import audit_ratio_bound
 from dpkv.audits.report.numbers import lower
 from dpkv.audits.results import (
     NOT_VOUCHED,
     Audit,
+    AuditSettings,
     CalibrationRow,
     Conformance,
     DataLoss,
     SampledBound,
-    Settings,
     Subject,
     UtilityRow,
     Verdict,
@@ -30,8 +30,7 @@ from dpkv.audits.results import (
 )
 from dpkv.audits.utility import compare, rivals
 from dpkv.audits.witness import Witness
-from dpkv.calibration import Calibration, calibrate_working
-from dpkv.calibration import Settings as CalibrationSettings
+from dpkv.calibration import Calibration, CalibrationSettings, calibrate_working
 from dpkv.domain import Domain
 from dpkv.mechanisms import (
     MECHANISMS,
@@ -105,8 +104,8 @@ def run_audit(job: Job) -> Audited:
     calibration = _calibration(job)
     worst, witnesses = _worst_cases(job, fault)
     losses = _data_losses(job, fault)
-    judged = _mechanism(job, fault, _judged(job)[0])
-    sampled = _sampled(job, fault)
+    judged = _mechanism(job, fault, _known_ks(job)[0])
+    sampled = _sample_bounds(job, fault)
     job.progress("conformance", 0.0)
     entropy: Callable[[], Entropy] = OperatingSystemEntropy
     if fault is not None:
@@ -122,7 +121,7 @@ def run_audit(job: Job) -> Audited:
         data_losses=losses,
         sampled=sampled,
         conformance=conforming,
-        published_bound=published_bound_audit(200 if job.quick else 2000, job.seed),
+        published_bound=audit_ratio_bound(200 if job.quick else 2000, job.seed),
         utility=rows,
         rivals=rivals(job.domain.n_features, job.plan.neighbours.value),
         synthetic_points=_synthetic(job.domain),
@@ -178,7 +177,7 @@ def _worst_cases(
     if job.plan.neighbours is Neighbours.ADD_REMOVE:  # the search is over replaced records
         return (), {}
     public = job.plan.end_to_end and fault is None
-    for done, k in enumerate(_judged(job)):
+    for done, k in enumerate(_known_ks(job)):
         job.progress("searching for the worst case", done / len(job.ks))
         mechanism = _mechanism(job, fault, k)
         if isinstance(mechanism, Algorithm0):
@@ -190,7 +189,7 @@ def _worst_cases(
     return tuple(losses), witnesses
 
 
-def _judged(job: Job) -> tuple[int, ...]:
+def _known_ks(job: Job) -> tuple[int, ...]:
     """Return the k whose mechanism is known: published noise is that of the plan's k alone."""
     return (job.plan.k,) if job.plan.calibration == "published" else job.ks
 
@@ -200,7 +199,7 @@ def _data_losses(job: Job, fault: Planter | None) -> tuple[DataLoss, ...]:
     found: list[DataLoss] = []
     if job.plan.neighbours is Neighbours.ADD_REMOVE:  # these losses are of replaced records
         return ()
-    judged = _judged(job)
+    judged = _known_ks(job)
     ks = (job.plan.k,) if job.release is not None else (judged[0], judged[-1])
     for k in dict.fromkeys(ks):
         mechanism = _mechanism(job, fault, k)
@@ -223,15 +222,15 @@ def _released_points(release: ReleaseRecord | None) -> Integers | None:
     return None if release is None else np.asarray(release.grid_centers, dtype=np.int64)
 
 
-def _sampled(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
+def _sample_bounds(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
     """Return sampled bounds of the audited mechanism and, unless quick, of all the others."""
     job.progress("sampled bounds", 0.0)
-    k = min(_judged(job))
+    k = min(_known_ks(job))
 
-    def audited(n_records: int, n_clusters: int) -> Mechanism:
+    def describe(n_records: int, n_clusters: int) -> Mechanism:
         return _mechanism(job, fault, n_clusters, n_records)
 
-    found = list(sampled_bounds(audited, k, job.eps, job.effort))
+    found = list(sampled_bounds(describe, k, job.eps, job.effort))
     replaced = job.plan.neighbours is Neighbours.REPLACE_ONE
     others = MECHANISMS if replaced and not job.quick and fault is None else ()
     for done, name in enumerate(others):
@@ -263,7 +262,7 @@ def _verdict(
     # Parts of a synopsis are audited at an eps of their own, which is no bound of this claim.
     here = [bound for bound in own if bound.claimed_eps == float(job.eps)]
     bounds += [(bound.lower_bound, bound.method) for bound in here]
-    largest, method = max(bounds, default=(0.0, _of_parts(own)))
+    largest, method = max(bounds, default=(0.0, _say_of_parts(own)))
     reasons = [
         f"k = {loss.k}: an output is e^{lower(loss.loss)} times likelier under a neighbour"
         for loss in worst
@@ -286,7 +285,7 @@ def _verdict(
     claim = f"eps = {job.plan.eps} ({job.plan.neighbours.value})"
     return Verdict(
         holds=holds,
-        headline=_not_violated(job, claim) if holds else f"The claim {claim} is violated",
+        headline=_say_not_violated(job, claim) if holds else f"The claim {claim} is violated",
         reasons=tuple(reasons),
         lower_bound=largest,
         lower_bound_method=method,
@@ -295,14 +294,14 @@ def _verdict(
     )
 
 
-def _not_violated(job: Job, claim: str) -> str:
+def _say_not_violated(job: Job, claim: str) -> str:
     """Say that nothing was found; and of a record that anybody may have made up, that as well."""
     found = f"No violation of {claim} was found"
     unvouched = job.release is not None and not job.vouched_by
     return f"{found}, but {NOT_VOUCHED}" if unvouched else found
 
 
-def _of_parts(bounds: list[SampledBound]) -> str:
+def _say_of_parts(bounds: list[SampledBound]) -> str:
     """Say what runs of parts showed, where nothing bounds the whole."""
     if not bounds:
         return "nothing was tried"
@@ -382,8 +381,8 @@ def _utility_headline(rows: tuple[UtilityRow, ...]) -> str | None:
 # -- the rest of the record ------------------------------------------------------------------------
 
 
-def _settings(job: Job) -> Settings:
-    return Settings(
+def _settings(job: Job) -> AuditSettings:
+    return AuditSettings(
         seed=job.seed,
         quick=job.quick,
         runs=job.runs,
@@ -394,7 +393,7 @@ def _settings(job: Job) -> Settings:
 
 
 def _subject(job: Job) -> Subject:
-    mechanism = _mechanism(job, None, _judged(job)[0])
+    mechanism = _mechanism(job, None, _known_ks(job)[0])
     promise = guarantee(job.plan, mechanism)
     return Subject(
         label=job.label,

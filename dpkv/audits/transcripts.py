@@ -63,7 +63,7 @@ def replay(
     curator = curator_of(program, tables[0], entropy)
     outcome = program.run(curator)
     transcript = curator.transcript
-    return _compared(
+    return _compare(
         transcript,
         tables,
         program.neighbours,
@@ -82,7 +82,7 @@ def _same(program: Program[Any], transcript: Transcript, table: Records, outcome
     return ask.is_over() and np.array_equal(again.centers, outcome.centers)
 
 
-def _compared(
+def _compare(
     transcript: Transcript,
     tables: tuple[Records, Records],
     neighbours: Neighbours,
@@ -134,13 +134,13 @@ class AdversarialEntropy(SeededEntropy):
 
     def add_laplace(self, values: Int64s, scale: float) -> Int64s:
         """Return the values moved as the adversary likes."""
-        return self._moved(values, scale, super().add_laplace)
+        return self._move(values, scale, super().add_laplace)
 
     def add_gaussian(self, values: Int64s, scale: float) -> Int64s:
         """Return the values moved as the adversary likes."""
-        return self._moved(values, scale, super().add_gaussian)
+        return self._move(values, scale, super().add_gaussian)
 
-    def _moved(
+    def _move(
         self, values: Int64s, scale: float, honest: Callable[[Int64s, float], Int64s]
     ) -> Int64s:
         reach = 1 + int(min(40.0 * scale, 2.0**40))

@@ -43,10 +43,10 @@ from dpkv.audits.rivals import (
     SEEDING,
     Contender,
     Contest,
+    ContestTerms,
     EpsTilde,
-    Outcome,
-    Run,
-    Terms,
+    RivalOutcome,
+    RivalRun,
     attempt,
     plain_eps,
     rivals,
@@ -61,7 +61,7 @@ from dpkv.validation import as_records, cluster_count, non_negative, whole_numbe
 
 __all__ = ["compare", "interval", "rivals"]
 
-_Outcomes = Generator[tuple[Run, Outcome], None, None]
+_Outcomes = Generator[tuple[RivalRun, RivalOutcome], None, None]
 _UPPER = 0.975  # the quantile that a two-sided interval at 95 % reaches
 _WORTH_PROCESSES = 50_000_000  # numbers read in all runs; below, starting processes takes longer
 _DIED = "the process that ran it died (out of memory, or a crash in compiled code)"
@@ -100,7 +100,7 @@ def compare(
     records = as_records(values)
     domain.clip(records[:1])  # refuses a table of another width
     seed = whole_number("seed", seed, at_least=0)
-    terms = Terms(domain, as_neighbours(neighbours), non_negative("gamma", gamma), seed)
+    terms = ContestTerms(domain, as_neighbours(neighbours), non_negative("gamma", gamma), seed)
     if not len(ks) or not len(epsilons):
         raise ParameterError("k and eps", "at least one number each", "none")
     n_runs = whole_number("runs", runs, at_least=1)
@@ -136,8 +136,8 @@ class _Cell:
     contender: Contender
     k: int
     eps: str
-    runs: tuple[Run, ...]
-    optimum: Run
+    runs: tuple[RivalRun, ...]
+    optimum: RivalRun
     skipped: str | None = None
 
     @classmethod
@@ -145,18 +145,18 @@ class _Cell:
         cls, contender: Contender, k: int, eps: str, runs: int, published: EpsTilde | None
     ) -> _Cell:
         eps_tilde = usable_eps_tilde(published, eps, k) if contender.name == PUBLISHED else None
-        best = Run(OPTIMUM.name, k, None, 0)
+        best = RivalRun(OPTIMUM.name, k, None, 0)
         if isinstance(eps_tilde, str):
             return cls(contender, k, eps, (), best, f"skipped: {eps_tilde}")
         spent = eps if contender.private else None  # else the runs are the same for every eps
-        numbered = (Run(contender.name, k, spent, i, eps_tilde) for i in range(runs))
+        numbered = (RivalRun(contender.name, k, spent, i, eps_tilde) for i in range(runs))
         return cls(contender, k, eps, tuple(numbered), best)
 
-    def outcomes(self, known: Mapping[Run, Outcome]) -> list[Outcome]:
+    def outcomes(self, known: Mapping[RivalRun, RivalOutcome]) -> list[RivalOutcome]:
         return [known[run] for run in self.runs]
 
 
-def _in_turns(cells: Sequence[_Cell]) -> list[Run]:
+def _in_turns(cells: Sequence[_Cell]) -> list[RivalRun]:
     """Return all runs once. Rivals take turns, so that the share done tells the time left."""
     best = [cell.optimum for cell in cells]
     listed = sorted((run for cell in cells for run in cell.runs), key=lambda run: run.number)
@@ -166,7 +166,9 @@ def _in_turns(cells: Sequence[_Cell]) -> list[Run]:
 # -- the rows -------------------------------------------------------------------------------------
 
 
-def _rows(cells: Sequence[_Cell], outcomes: Mapping[Run, Outcome]) -> tuple[UtilityRow, ...]:
+def _rows(
+    cells: Sequence[_Cell], outcomes: Mapping[RivalRun, RivalOutcome]
+) -> tuple[UtilityRow, ...]:
     found = {(cell.contender.name, cell.k, cell.eps): cell.outcomes(outcomes) for cell in cells}
     rows = []
     for cell in cells:
@@ -178,7 +180,9 @@ def _rows(cells: Sequence[_Cell], outcomes: Mapping[Run, Outcome]) -> tuple[Util
     return tuple(rows)
 
 
-def _row(cell: _Cell, outcomes: Sequence[Outcome], best: float, certified: Float64s) -> UtilityRow:
+def _row(
+    cell: _Cell, outcomes: Sequence[RivalOutcome], best: float, certified: Float64s
+) -> UtilityRow:
     sample = _potentials(outcomes)
     ratio_interval = interval(sample, certified)
     if ratio_interval is not None and cell.contender.name == CERTIFIED:
@@ -198,11 +202,11 @@ def _row(cell: _Cell, outcomes: Sequence[Outcome], best: float, certified: Float
     )
 
 
-def _potentials(outcomes: Sequence[Outcome]) -> Float64s:
+def _potentials(outcomes: Sequence[RivalOutcome]) -> Float64s:
     return np.asarray([one.potential for one in outcomes if one.potential is not None], np.float64)
 
 
-def _failure(outcomes: Sequence[Outcome]) -> str | None:
+def _failure(outcomes: Sequence[RivalOutcome]) -> str | None:
     reasons = [one.failure for one in outcomes if one.failure is not None]
     if len(reasons) in (0, len(outcomes)):
         return reasons[0] if reasons else None
@@ -244,7 +248,7 @@ class _Finished:
     """Potentials by run, a JSON line each, for their owner alone."""
 
     def __init__(
-        self, path: Path | None, identity: str | None, terms: Terms, shape: tuple[int, ...]
+        self, path: Path | None, identity: str | None, terms: ContestTerms, shape: tuple[int, ...]
     ) -> None:
         if path is not None and not identity:
             raise ParameterError("identity", "given with a cache", identity, "It names the data.")
@@ -260,7 +264,7 @@ class _Finished:
         self._path = path
         self._context = digest(canonical(facts))[:32]
 
-    def known(self, wanted: Sequence[Run]) -> dict[Run, Outcome]:
+    def known(self, wanted: Sequence[RivalRun]) -> dict[RivalRun, RivalOutcome]:
         """Return what the file knows of the runs that are wanted."""
         stored: dict[str, float] = {}
         lines = self._path.read_bytes().split(b"\n") if self._path and self._path.exists() else ()
@@ -270,9 +274,9 @@ class _Finished:
                 if math.isfinite(entry["potential"]):
                     stored[entry["run"]] = float(entry["potential"])
         keys = {run: self._key(run) for run in wanted}
-        return {run: Outcome(stored[key]) for run, key in keys.items() if key in stored}
+        return {run: RivalOutcome(stored[key]) for run, key in keys.items() if key in stored}
 
-    def add(self, run: Run, outcome: Outcome) -> None:
+    def add(self, run: RivalRun, outcome: RivalOutcome) -> None:
         """Append a run. Failures are not kept: the next call may have more luck."""
         if self._path is None or outcome.potential is None:
             return
@@ -282,7 +286,7 @@ class _Finished:
         with os.fdopen(os.open(self._path, flags, 0o600), "w", encoding="utf-8") as file:
             file.write(f"\n{line}\n")  # a line that was cut short ends here
 
-    def _key(self, run: Run) -> str:
+    def _key(self, run: RivalRun) -> str:
         return f"{self._context}/{run.rival}/{run.k}/{run.eps}/{run.number}/{run.eps_tilde}"
 
 
@@ -296,11 +300,11 @@ class _Office:
     points: Any
     working: Any
     shape: tuple[int, ...]
-    terms: Terms
+    terms: ContestTerms
     contenders: tuple[Contender, ...]
 
     @classmethod
-    def of(cls, terms: Terms, records: Floats, contenders: Sequence[Contender]) -> _Office:
+    def of(cls, terms: ContestTerms, records: Floats, contenders: Sequence[Contender]) -> _Office:
         points = _SPAWN.RawArray(ctypes.c_int32, records.size)
         working = _SPAWN.RawArray(ctypes.c_double, records.size)
         office = cls(points, working, records.shape, terms, (OPTIMUM, *contenders))
@@ -313,11 +317,11 @@ class _Office:
         working = np.frombuffer(self.working, np.float64).reshape(self.shape)
         return Contest(points, working, self.terms)
 
-    def worker(self) -> Callable[[Run], Outcome]:
+    def worker(self) -> Callable[[RivalRun], RivalOutcome]:
         return partial(attempt, self.problem, {one.name: one for one in self.contenders})
 
 
-_worker: Callable[[Run], Outcome] | None = None  # in a process that does runs for another
+_worker: Callable[[RivalRun], RivalOutcome] | None = None  # in a process that does runs for another
 
 
 def _start(office: _Office) -> None:
@@ -335,12 +339,12 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(run: Run) -> Outcome:
+def _work(run: RivalRun) -> RivalOutcome:
     assert _worker is not None
     return _worker(run)
 
 
-def _worker_count(workers: int | None, waiting: Sequence[Run], size: int) -> int:
+def _worker_count(workers: int | None, waiting: Sequence[RivalRun], size: int) -> int:
     if workers is not None:
         return whole_number("workers", workers, at_least=1)
     if size * sum(run.k for run in waiting) < _WORTH_PROCESSES:
@@ -348,7 +352,7 @@ def _worker_count(workers: int | None, waiting: Sequence[Run], size: int) -> int
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _outcomes(office: _Office, waiting: Sequence[Run], n_workers: int) -> _Outcomes:
+def _outcomes(office: _Office, waiting: Sequence[RivalRun], n_workers: int) -> _Outcomes:
     """Yield runs as they are done. After a process died, each rival gets processes of its own."""
     if n_workers == 1 or not waiting:
         work = office.worker()
@@ -369,7 +373,7 @@ def _outcomes(office: _Office, waiting: Sequence[Run], n_workers: int) -> _Outco
     for name in names:
         own = [run for run in left if run.rival == name]
         if len(names) == 1:
-            yield from ((run, Outcome(None, _DIED)) for run in own)
+            yield from ((run, RivalOutcome(None, _DIED)) for run in own)
         else:
             yield from _outcomes(office, own, n_workers)
 

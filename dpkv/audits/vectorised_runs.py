@@ -48,7 +48,7 @@ def many_runs(
             points[picked].astype(np.int64), mechanism.noise_scale
         )
         centers = mechanism.grid.clip(outputs[:, round_])
-        np.minimum(nearest, _squared(centers, points), out=nearest)
+        np.minimum(nearest, _squared_distance(centers, points), out=nearest)
     return outputs
 
 
@@ -78,10 +78,10 @@ def log_ratios(mechanism: Algorithm0, pair: Pair, outputs: Integers) -> Float64s
             weights = round_weights(mechanism, nearest, counts, round_)
             total += sign * np.log((weights * likelihoods).sum(axis=1) / weights.sum(axis=1))
         centers = mechanism.grid.clip(outputs[:, round_])
-        np.minimum(nearest, _squared(centers, pair.points), out=nearest)
+        np.minimum(nearest, _squared_distance(centers, pair.points), out=nearest)
     return total
 
 
-def _squared(centers: Integers, points: Integers) -> Float64s:
+def _squared_distance(centers: Integers, points: Integers) -> Float64s:
     gaps = (centers[:, np.newaxis, :] - points[np.newaxis]).astype(np.float64)
     return np.asarray((gaps * gaps).sum(axis=2))

@@ -84,7 +84,7 @@ def _climb(mechanism: Algorithm0, n_records: int, line: Integers, places: list[i
                     loss, places = value, tried
         if abs(loss) <= before * (1.0 + 1e-9):
             break
-    return _described(n_records, line, places, loss)
+    return _describe(n_records, line, places, loss)
 
 
 def _loss(mechanism: Algorithm0, n_records: int, line: Integers, places: list[int]) -> float:
@@ -94,7 +94,7 @@ def _loss(mechanism: Algorithm0, n_records: int, line: Integers, places: list[in
     return log_ratio_of_tables(mechanism, common[np.newaxis], counts, old, new, output)
 
 
-def _described(n_records: int, line: Integers, places: list[int], loss: float) -> WorstCase:
+def _describe(n_records: int, line: Integers, places: list[int], loss: float) -> WorstCase:
     common, old, new = (line[place] for place in places[:3])
     if loss < 0:
         old, new, loss = new, old, -loss

@@ -13,7 +13,7 @@ from dpkv.calibration.calibrator import (
     CONVENTIONS,
     DEFAULT_K,
     METHODS,
-    Settings,
+    CalibrationSettings,
     calibrate,
     calibrate_working,
 )
@@ -26,8 +26,8 @@ __all__ = [
     "METHODS",
     "AmplifiedCertificate",
     "Calibration",
+    "CalibrationSettings",
     "Row",
-    "Settings",
     "calibrate",
     "calibrate_working",
     "certify",

@@ -15,11 +15,11 @@ from dpkv.accounting.theorem_a import DEFAULT_GAMMA, certify, uniform_pick_ceili
 from dpkv.calibration import record
 from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError
-from dpkv.paper import monotonicity, published, randomized, spread
-from dpkv.paper.duals import WeightedRecords
-from dpkv.paper.extent import enclosing_radius
-from dpkv.paper.loops import SpatialBlocks, spatial_blocks
-from dpkv.paper.printed import printed_eps_tilde
+from dpkv.paper import monotonicity, published_calibration, randomized_estimates, spread
+from dpkv.paper.calibration_loops import SpatialBlocks, spatial_blocks
+from dpkv.paper.dual_bounds import WeightedRecords
+from dpkv.paper.enclosing_ball import enclosing_radius
+from dpkv.paper.printed_figures import printed_eps_tilde
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd, potential
 from dpkv.types import Float64s, StageProgress
@@ -46,13 +46,13 @@ _OPTIMUM_SAMPLE, _OPTIMUM_RESTARTS, _OPTIMUM_STEPS = 30_000, 5, 3
 
 
 @dataclass(frozen=True)
-class Settings:
+class CalibrationSettings:
     """How to calibrate; checked on creation, before any data are read."""
 
     eps: float
     gamma: float = DEFAULT_GAMMA
     method: str = "auto"
-    n_est: int = randomized.DEFAULT_DRAWS
+    n_est: int = randomized_estimates.DEFAULT_DRAWS
     radius_convention: record.Convention = "diameter"
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ def calibrate(
     domain: Domain | None = None,
     gamma: float = DEFAULT_GAMMA,
     method: str = "auto",
-    n_est: int = randomized.DEFAULT_DRAWS,
+    n_est: int = randomized_estimates.DEFAULT_DRAWS,
     radius_convention: record.Convention = "diameter",
     rng: np.random.Generator | int | None = None,
     progress: StageProgress | None = None,
@@ -97,7 +97,7 @@ def calibrate(
         the "radius", as some of the paper's text reads.
     rng : a Generator or seed for the random searches.
     """
-    settings = Settings(eps, gamma, method, n_est, radius_convention)
+    settings = CalibrationSettings(eps, gamma, method, n_est, radius_convention)
     records = as_records(data)
     domain = data_domain(records) if domain is None else domain
     working = np.asarray(domain.to_working(records), dtype=np.float64)
@@ -107,7 +107,7 @@ def calibrate(
 def calibrate_working(
     working: Float64s,
     domain: Domain,
-    settings: Settings,
+    settings: CalibrationSettings,
     *,
     k: SupportsIndex | Iterable[SupportsIndex] | None = None,
     rng: np.random.Generator | int | None = None,
@@ -149,7 +149,7 @@ class _Job:
         self,
         working: Float64s,
         domain: Domain,
-        settings: Settings,
+        settings: CalibrationSettings,
         rng: np.random.Generator,
         wanted: tuple[int, ...],
         progress: StageProgress | None,
@@ -172,9 +172,9 @@ class _Job:
         sample = self._sample(k)
         width, width_method, at_least = self._spread(k, sample)
         fall, fall_method = self._monotonicity(k, sample)
-        careful = published.published_eps_tilde(self._settings.eps, k, width, fall)
+        careful = published_calibration.published_eps_tilde(self._settings.eps, k, width, fall)
         if k == 1:
-            careful = published.PublishedEpsilon(None, _ONE_CLUSTER)
+            careful = published_calibration.PublishedEpsilon(None, _ONE_CLUSTER)
         notes = [careful.note] if careful.note else []
         m, d = self._working.shape
         printed = printed_eps_tilde(self._settings.eps, m, d, k)
@@ -188,10 +188,10 @@ class _Job:
             monotonicity=_finite(fall),
             monotonicity_method=fall_method,
             optimum_estimate=optimum,
-            published=self._published(k, careful, width, fall, optimum),
-            randomized=self._randomized(k, sample),
-            certified=self._certified(k, optimum),
-            laplace=self._laplace(k, optimum),
+            published=self._published_noise(k, careful, width, fall, optimum),
+            randomized=self._randomized_noise(k, sample),
+            certified=self._certified_noise(k, optimum),
+            laplace=self._laplace_noise(k, optimum),
             regime=self._regime(k, careful.usable),
             paper_eps_tilde=None if printed is None else printed[1],
             notes=tuple(notes),
@@ -200,7 +200,7 @@ class _Job:
     # -- spread and monotonicity ------------------------------------------------------------------
 
     def _spread(
-        self, k: int, sample: randomized.RandomizedEstimates | None
+        self, k: int, sample: randomized_estimates.RandomizedEstimates | None
     ) -> tuple[float, str, float]:
         """Return the spread, its method, and a spread that is attained."""
         if sample is None:  # k = 1 has no neighbourhoods
@@ -237,7 +237,7 @@ class _Job:
         return self._remaining[n_centers]
 
     def _monotonicity(
-        self, k: int, sample: randomized.RandomizedEstimates | None
+        self, k: int, sample: randomized_estimates.RandomizedEstimates | None
     ) -> tuple[float, str]:
         if sample is None:
             return math.nan, "none"
@@ -254,19 +254,19 @@ class _Job:
         self._finish_stage()
         return result.value, result.method
 
-    def _sample(self, k: int) -> randomized.RandomizedEstimates | None:
+    def _sample(self, k: int) -> randomized_estimates.RandomizedEstimates | None:
         if k == 1:
             return None
-        draws = randomized.random_neighbourhoods(
+        draws = randomized_estimates.random_neighbourhoods(
             self._working, k, self._settings.n_est, self._stream(_SAMPLING, k)
         )
-        result = randomized.estimate(self._working, draws)
+        result = randomized_estimates.estimate(self._working, draws)
         self._finish_stage()
         return result
 
     @cached_property
     def _data(self) -> WeightedRecords:
-        return collapsed(self._working)
+        return collapse_duplicates(self._working)
 
     @cached_property
     def _blocks(self) -> SpatialBlocks:
@@ -274,15 +274,22 @@ class _Job:
 
     # -- the parts of a row -----------------------------------------------------------------------
 
-    def _published(
-        self, k: int, careful: published.PublishedEpsilon, width: float, fall: float, optimum: float
-    ) -> record.Published:
+    def _published_noise(
+        self,
+        k: int,
+        careful: published_calibration.PublishedEpsilon,
+        width: float,
+        fall: float,
+        optimum: float,
+    ) -> record.PublishedNoise:
         sigma = ratio = phi = None
         if careful.usable is not None:
-            sigma = published.sigma_kvariates(self._domain.diam1, careful.usable)
-            ratio = _finite(published.likelihood_ratio_bound(k, width, fall, careful.usable))
+            sigma = published_calibration.sigma_kvariates(self._domain.diam1, careful.usable)
+            ratio = _finite(
+                published_calibration.likelihood_ratio_bound(k, width, fall, careful.usable)
+            )
             phi = self._phi(optimum, sigma)
-        return record.Published(
+        return record.PublishedNoise(
             eps_tilde=careful.value,
             sigma=sigma,
             note=careful.note,
@@ -290,17 +297,19 @@ class _Job:
             phi=phi,
         )
 
-    def _randomized(
-        self, k: int, sample: randomized.RandomizedEstimates | None
-    ) -> record.Randomized | None:
+    def _randomized_noise(
+        self, k: int, sample: randomized_estimates.RandomizedEstimates | None
+    ) -> record.RandomizedNoise | None:
         if sample is None:
             return None
         width = sample.spread(self.radius.value)
-        found = published.published_eps_tilde(self._settings.eps, k, width, sample.monotonicity)
+        found = published_calibration.published_eps_tilde(
+            self._settings.eps, k, width, sample.monotonicity
+        )
         sigma = None
         if found.usable is not None:
-            sigma = published.sigma_kvariates(self._domain.diam1, found.usable)
-        return record.Randomized(
+            sigma = published_calibration.sigma_kvariates(self._domain.diam1, found.usable)
+        return record.RandomizedNoise(
             spread=_finite(width),
             monotonicity=_finite(sample.monotonicity),
             eps_tilde=found.value,
@@ -309,13 +318,13 @@ class _Job:
             caveat=sample.caveat,
         )
 
-    def _certified(self, k: int, optimum: float) -> record.Certified:
+    def _certified_noise(self, k: int, optimum: float) -> record.CertifiedNoise:
         settings = self._settings
         certificate = certify(
             settings.eps, n_records=len(self._working), n_clusters=k, gamma=settings.gamma
         )
         sigma = certificate.sigma(self._domain.diam1)
-        return record.Certified(
+        return record.CertifiedNoise(
             eps_tilde=certificate.eps_tilde,
             sigma=sigma,
             gamma=certificate.gamma,
@@ -325,20 +334,22 @@ class _Job:
             label=_LABELS[self._domain.source],
         )
 
-    def _laplace(self, k: int, optimum: float) -> record.Laplace:
-        sigma = published.sigma_laplace(self._domain.diam1, k, self._settings.eps)
-        return record.Laplace(
+    def _laplace_noise(self, k: int, optimum: float) -> record.LaplaceNoise:
+        sigma = published_calibration.sigma_laplace(self._domain.diam1, k, self._settings.eps)
+        return record.LaplaceNoise(
             sigma=sigma, noise_share=self._share(sigma), phi=self._phi(optimum, sigma)
         )
 
-    def _regime(self, k: int, eps_tilde: float | None) -> record.Regime:
+    def _regime(self, k: int, eps_tilde: float | None) -> record.SublinearNoiseRegime:
         m, d = self._working.shape
-        regime = published.sublinear_regime(m, k, d, eps_tilde)
-        return record.Regime(largest_k=regime.largest_k, applies=regime.applies, g=regime.g)
+        regime = published_calibration.sublinear_regime(m, k, d, eps_tilde)
+        return record.SublinearNoiseRegime(
+            largest_k=regime.largest_k, applies=regime.applies, g=regime.g
+        )
 
     def _phi(self, optimum: float, sigma: float) -> record.PotentialBound:
         m, d = self._working.shape
-        bounds = published.potential_bounds(optimum, m, d, sigma)
+        bounds = published_calibration.potential_bounds(optimum, m, d, sigma)
         return record.PotentialBound(printed=bounds.printed, dimension_aware=bounds.dimension_aware)
 
     def _share(self, sigma: float) -> float:
@@ -401,7 +412,7 @@ _ONE_CLUSTER = (
 )
 
 
-def collapsed(points: Float64s) -> WeightedRecords:
+def collapse_duplicates(points: Float64s) -> WeightedRecords:
     """Return the distinct points with their counts, where finding them is cheap."""
     if points.shape[1] > _COLLAPSED_FEATURES and len(points) > _COLLAPSED_RECORDS:
         return WeightedRecords(points, np.ones(len(points)))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dpkv import __version__
-from dpkv.paper.published import LABEL
+from dpkv.paper.published_calibration import LABEL
 
 CERTIFIED_LABEL = (
     "eps-DP end to end by Theorem A, for replace-one neighbours; the number of records, k and the "
@@ -39,7 +39,7 @@ class PotentialBound(_Record):
     dimension_aware: float
 
 
-class Published(_Record):
+class PublishedNoise(_Record):
     """eps~ and sigma_1 by the paper's formula, from this row's spread and monotonicity."""
 
     eps_tilde: float | None
@@ -51,7 +51,7 @@ class Published(_Record):
     label: str = LABEL
 
 
-class Randomized(_Record):
+class RandomizedNoise(_Record):
     """The paper's own procedure, random search, beside the careful figures."""
 
     spread: float | None
@@ -62,7 +62,7 @@ class Randomized(_Record):
     caveat: str
 
 
-class Certified(_Record):
+class CertifiedNoise(_Record):
     """eps~ and noise by Theorem A. With public bounds nothing here depends on the data."""
 
     eps_tilde: float
@@ -75,7 +75,7 @@ class Certified(_Record):
     label: str
 
 
-class Laplace(_Record):
+class LaplaceNoise(_Record):
     """The Laplace mechanism's noise, sigma_2."""
 
     sigma: float
@@ -83,7 +83,7 @@ class Laplace(_Record):
     phi: PotentialBound
 
 
-class Regime(_Record):
+class SublinearNoiseRegime(_Record):
     """`thlabf` at its most favourable: a uniform density and failure probability one half."""
 
     largest_k: int
@@ -103,11 +103,11 @@ class Row(_Record):
     monotonicity_method: str
     optimum_estimate: float
     """phi_opt, estimated from above by Lloyd restarts."""
-    published: Published
-    randomized: Randomized | None
-    certified: Certified
-    laplace: Laplace
-    regime: Regime
+    published: PublishedNoise
+    randomized: RandomizedNoise | None
+    certified: CertifiedNoise
+    laplace: LaplaceNoise
+    regime: SublinearNoiseRegime
     paper_eps_tilde: float | None = None
     """What the paper prints for a table of this very shape, if it is one of its own."""
     notes: tuple[str, ...] = ()

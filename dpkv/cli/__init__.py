@@ -20,8 +20,8 @@ import typer
 from dpkv import __version__
 from dpkv.cli import datasets, ledger, output, study
 from dpkv.cli.audit import audit
-from dpkv.cli.bounds import bounds
 from dpkv.cli.calibrate import calibrate
+from dpkv.cli.guarantees import guarantees
 from dpkv.cli.parsing import Command, Group
 from dpkv.cli.release import release, simulate
 from dpkv.cli.seed import seed
@@ -59,7 +59,7 @@ def _register(group: typer.Typer, name: str, command: Callable[..., None]) -> No
     group.command(name, cls=Command)(_interruptible(command))
 
 
-for _command in (calibrate, release, audit, verify, simulate, seed, bounds):
+for _command in (calibrate, release, audit, verify, simulate, seed, guarantees):
     _register(app, _command.__name__, _command)
 
 _ledger = typer.Typer(

@@ -70,10 +70,10 @@ def calibrate(
 
     Example:  dpkv calibrate patients.csv --eps 1 --k 2..6 --bounds=-10,10
     """
-    from dpkv.calibration import DEFAULT_K, Settings, calibrate_working
+    from dpkv.calibration import DEFAULT_K, CalibrationSettings, calibrate_working
     from dpkv.validation import whole_number
 
-    settings = Settings(eps, gamma, method, n_est, radius_convention)  # type: ignore[arg-type]
+    settings = CalibrationSettings(eps, gamma, method, n_est, radius_convention)  # type: ignore[arg-type]
     whole_number("seed", seed, at_least=0)
     wanted = None if k is None else options.parse_counts(k)
     output.check_plot_target(plot)

@@ -13,14 +13,14 @@ from dpkv.cli.progress import ProgressBar
 from dpkv.errors import DatasetError, UsageError
 
 _TableName = Annotated[
-    str, typer.Argument(metavar="NAME", help="A real table of `dpkv datasets list`.")
+    str, typer.Argument(metavar="NAME", help="A real table listed by `dpkv datasets list`.")
 ]
 
 
 def list_(as_json: options.AsJson = False) -> None:
     """List the paper's real tables, and the synthetic families that can be made."""
-    from dpkv.paper.datasets.making import FAMILIES
     from dpkv.paper.datasets.recipes import PAPER_TABLES, find_table, recipe_of
+    from dpkv.paper.datasets.synthetic_tables import FAMILIES
 
     recipes = [recipe_of(name) for name in PAPER_TABLES]
     here = {recipe.name: find_table(recipe) for recipe in recipes}
@@ -73,7 +73,7 @@ def path(name: _TableName) -> None:
 
 def fetch(
     name: _TableName,
-    url: Annotated[str | None, typer.Option(help="Another address of the file.")] = None,
+    url: Annotated[str | None, typer.Option(help="Another address to fetch the file from.")] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Where to keep it (default: the user's data folder).")
     ] = None,
@@ -120,7 +120,7 @@ def make(
 
     Example:  dpkv datasets make peers --out peers.csv --move 0.2
     """
-    from dpkv.paper.datasets.making import Wish, csv_text, make_table
+    from dpkv.paper.datasets.synthetic_tables import Wish, csv_text, make_table
 
     if not out.name.endswith((".csv", ".csv.gz")):
         raise UsageError(f"--out must end in .csv or .csv.gz. Got {out.name!r} instead.")

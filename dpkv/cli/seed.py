@@ -13,7 +13,7 @@ import typer
 
 from dpkv.cli import options, output, sharding, streaming
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.seed_sources import ALGORITHMS, Opened, SeedOptions
+from dpkv.cli.seed_sources import ALGORITHMS, SeedOptions, SeedSource
 from dpkv.cli.synopsis import SynopsisFile, seed_from_synopsis
 from dpkv.errors import UsageError
 
@@ -40,12 +40,14 @@ def seed(
     synopsis: SynopsisFile = None,
     algorithm: Annotated[str, typer.Option(help=", ".join(ALGORITHMS) + ".")] = "kmeans++",
     repeat: Annotated[int, typer.Option(help="Independent runs; the best is written.")] = 1,
-    lloyd: Annotated[bool, typer.Option("--lloyd", help="Follow each run by Lloyd's.")] = False,
+    lloyd: Annotated[
+        bool, typer.Option("--lloyd", help="Follow each run by Lloyd's iterations.")
+    ] = False,
     random_seed: Annotated[
         int | None,
         typer.Option("--seed", help="Makes the runs reproducible (default: a fresh one)."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where the best centres go, as CSV.")] = _OUT,
+    out: Annotated[Path, typer.Option(help="CSV file for the best centres.")] = _OUT,
     columns: options.Columns = None,
     header: options.Header = None,
     bounds: options.BoundsText = None,
@@ -64,7 +66,7 @@ def seed(
     eps: sharding.Eps = None,
     trusted_coordinator: sharding.TrustedCoordinator = False,
     coreset_size: sharding.CoresetSize = None,
-    synopses: streaming.SynopsisCount = None,
+    summary_points: streaming.SummaryPoints = None,
     builder: streaming.BuilderName = None,
     stream_length: streaming.StreamLength = None,
     as_json: options.AsJson = False,
@@ -78,7 +80,7 @@ def seed(
 
     Example:  dpkv seed patients.csv --k 5 --algorithm dk-protected --shards 8 --seed 1
 
-    Example:  cat patients.csv | dpkv seed - --k 5 --algorithm sk --synopses 500
+    Example:  cat patients.csv | dpkv seed - --k 5 --algorithm sk --summary-points 500
 
     Example:  dpkv seed --synopsis release/synopsis.json --k 7
     """
@@ -87,7 +89,17 @@ def seed(
     random_seed = secrets.randbits(32) if random_seed is None else random_seed
     check_trials(k, repeat, random_seed)
     if synopsis is not None:
-        said = (columns, header, bounds, shard_by, shards, eps, coreset_size, synopses, builder)
+        said = (
+            columns,
+            header,
+            bounds,
+            shard_by,
+            shards,
+            eps,
+            coreset_size,
+            summary_points,
+            builder,
+        )
         others = bool(data) or algorithm != "kmeans++" or any(one is not None for one in said)
         seed_from_synopsis(
             synopsis,
@@ -121,14 +133,14 @@ def seed(
         eps=eps,
         trusted_coordinator=trusted_coordinator,
         coreset_size=coreset_size,
-        synopses=synopses,
+        summary_points=summary_points,
         builder=builder,
         stream_length=stream_length,
     )
     asked.check()
     for file in asked.files:
         target = output.check_target(out, file)
-    with asked.opened() as opened, ProgressBar(f"seeding {k} centres") as bar:
+    with asked.open() as opened, ProgressBar(f"seeding {k} centres") as bar:
         trials = solve(
             opened.problem,
             k,
@@ -147,7 +159,7 @@ def seed(
     output.note(f"{result['privacy']}. Do not publish them.")
 
 
-def _result(opened: Opened, trials: Trials, centers: Floats, out: Path) -> dict[str, Any]:
+def _result(opened: SeedSource, trials: Trials, centers: Floats, out: Path) -> dict[str, Any]:
     from dpkv import __version__
 
     domain = opened.domain
@@ -224,8 +236,8 @@ def _facts(result: dict[str, Any]) -> list[list[str]]:
         rows.append(["shared", f"{best['records_shared']} records in {best['rounds']} rounds"])
     if "summary" in best:
         rows.append(["stream", best["summary"]])
-    if result.get("bound"):
-        bound = result["bound"]
-        value = "none" if bound["value"] is None else f"{bound['value']:.6g} on the expectation"
-        rows.append(["bound", f"{value}, {bound['of']}"])
+    if "approximation_guarantee" in result:
+        promised = result["approximation_guarantee"]
+        value = "unbounded" if promised["value"] is None else f"at most {promised['value']:.6g}"
+        rows.append(["theorem", f"expected potential {value}, by {promised['of']}"])
     return rows

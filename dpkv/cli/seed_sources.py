@@ -31,12 +31,12 @@ _OVER_STREAMS = ("sk", "ok", "kmeans-sharp", "online-kmeans")
 ALGORITHMS = (*_ANYWHERE, *_OVER_NODES, *_OVER_STREAMS)
 """The names that --algorithm accepts."""
 
-Bound = Callable[["Trials"], "dict[str, Any] | None"]
+Guarantee = Callable[["Trials"], "dict[str, Any] | None"]
 """Runs with Lloyd's iterations, which estimate the optimum, to what a theorem promises."""
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class SeedSource:
     """A problem, and what the result says of the records."""
 
     problem: Problem
@@ -46,7 +46,7 @@ class Opened:
     """Rows moved to the centre of the bounds; None where nodes keep it to themselves."""
     privacy: str = NOT_PRIVATE
     more: dict[str, Any] = field(default_factory=dict)
-    bound: Bound | None = None
+    guarantee: Guarantee | None = None
 
     @property
     def n_records(self) -> int | None:
@@ -60,12 +60,15 @@ class Opened:
     def facts(self, trials: Trials) -> dict[str, Any]:
         """Return what the algorithm's setting adds to the result.
 
-        A bound needs the optimum; Lloyd's iterations estimate it, from above.
+        A guarantee needs the optimum; Lloyd's iterations estimate it, from above.
         """
-        bound = self.bound(trials) if self.bound is not None and trials.with_lloyd else None
-        if bound is None:
+        if self.guarantee is None or not trials.with_lloyd:
             return self.more
-        return {**self.more, "bound": {**bound, "optimum": trials.best.potential}}
+        promised = self.guarantee(trials)
+        if promised is None:
+            return self.more
+        promised["optimum"] = trials.best.potential
+        return {**self.more, "approximation_guarantee": promised}
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class SeedOptions:
     eps: str | None
     trusted_coordinator: bool
     coreset_size: int | None
-    synopses: int | None
+    summary_points: int | None
     builder: str | None
     stream_length: int | None
 
@@ -105,7 +108,7 @@ class SeedOptions:
             self._check_stream()
         elif Path("-") in self.files:
             raise UsageError(f"- is a stream: choose one of {', '.join(_OVER_STREAMS)} for it.")
-        elif self.algorithm in _OVER_NODES and not self._divided:
+        elif self.algorithm in _OVER_NODES and not self._on_nodes:
             raise UsageError(
                 f"{self.algorithm} needs shards: several files, a folder, --shard-by or --shards."
             )
@@ -118,7 +121,7 @@ class SeedOptions:
             "--eps": (self.eps, ("dk-private",)),
             "--trusted-coordinator": (self.trusted_coordinator or None, ("dk-private",)),
             "--coreset-size": (self.coreset_size, ("coreset",)),
-            "--synopses": (self.synopses, ("sk",)),
+            "--summary-points": (self.summary_points, ("sk",)),
             "--builder": (self.builder, ("sk",)),
             "--stream-length": (self.stream_length, ("ok",)),
         }
@@ -143,24 +146,24 @@ class SeedOptions:
         return self.shard_by is not None or self.shards is not None
 
     @property
-    def _divided(self) -> bool:
+    def _on_nodes(self) -> bool:
         """Whether the records are on nodes."""
         many = len(self.files) > 1 or self.in_folders
         return many or self._cut or self.engine.engine == "dask"
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Opened]:
+    def open(self) -> Iterator[SeedSource]:
         """Open what the command runs on, for the time of the run."""
         if self.algorithm in _OVER_STREAMS:
             yield self._stream()
-        elif self._divided:
+        elif self._on_nodes:
             shards = self._file_shards()
             with self.engine.peers(shards) as peers:
                 yield self._over_peers(peers, shards[0])
         else:
             yield self._table()
 
-    def _table(self) -> Opened:
+    def _table(self) -> SeedSource:
         from dpkv.seeding.trials import TableProblem
         from dpkv.validation import as_records
 
@@ -176,9 +179,9 @@ class SeedOptions:
         prepared = table.read()
         problem = TableProblem(as_records(prepared.working), self.algorithm)
         found = prepared.table
-        return Opened(problem, found.columns, prepared.domain, found.n_invalid)
+        return SeedSource(problem, found.columns, prepared.domain, found.n_invalid)
 
-    def _stream(self) -> Opened:
+    def _stream(self) -> SeedSource:
         from dpkv.seeding.stream_problem import StreamProblem
         from dpkv.tables import open_stream
 
@@ -195,11 +198,11 @@ class SeedOptions:
         problem = StreamProblem(
             stream,
             self.algorithm,
-            n_synopses=self.synopses,
+            summary_points=self.summary_points,
             builder=self.builder,
             n_records=self.stream_length,
         )
-        return Opened(problem, stream.columns, stream.domain, bound=problem.bound)
+        return SeedSource(problem, stream.columns, stream.domain, guarantee=problem.guarantee)
 
     def _file_shards(self) -> list[FileShard]:
         from dpkv.domain import Domain
@@ -225,10 +228,10 @@ class SeedOptions:
             memory_limit=options.memory_bytes(self.memory_limit),
             typed=self.columns is not None,
         )
-        return sharding.divided(model, self.files, self.shard_by, self.shards)
+        return sharding.divide_into_shards(model, self.files, self.shard_by, self.shards)
 
-    def _over_peers(self, peers: Peers, shard: FileShard) -> Opened:
-        from dpkv.engine.problems import PeerProblem, peer_bound, private_problem
+    def _over_peers(self, peers: Peers, shard: FileShard) -> SeedSource:
+        from dpkv.engine.peer_problem import PeerProblem, peer_guarantee, private_problem
         from dpkv.validation import exact_eps
 
         more: dict[str, Any] = {"engine": self.engine.engine, "shard_sizes": list(peers.sizes)}
@@ -246,12 +249,12 @@ class SeedOptions:
             assert problem.plan is not None
             more["promise"] = problem.plan.to_dict()
             privacy = SIMULATED
-        bound: Bound | None = None
+        guarantee: Guarantee | None = None
         if self.algorithm in ("dk-private", "dk-protected"):
             spread = peers.spread()
             more |= {"spread": spread, "spread_of": "of the nodes' records about their means"}
 
-            def bound(trials: Trials) -> dict[str, Any]:
-                return peer_bound(problem, trials, spread)
+            def guarantee(trials: Trials) -> dict[str, Any]:
+                return peer_guarantee(problem, trials, spread)
 
-        return Opened(problem, shard.columns, shard.domain, None, privacy, more, bound)
+        return SeedSource(problem, shard.columns, shard.domain, None, privacy, more, guarantee)

@@ -28,7 +28,7 @@ ShardBy = Annotated[
 ]
 Shards = Annotated[
     int | None,
-    typer.Option(help="Cut one table into so many shards.", rich_help_panel=_PANEL),
+    typer.Option(help="Cut one table into this many shards.", rich_help_panel=_PANEL),
 ]
 Engine = Annotated[
     str,
@@ -43,14 +43,14 @@ Scheduler = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(help="Workers of a cluster started here.", rich_help_panel=_PANEL),
+    typer.Option(help="Number of workers in a cluster started here.", rich_help_panel=_PANEL),
 ]
 Timeout = Annotated[
     float,
     typer.Option(help="Seconds a node may take to answer (dask).", rich_help_panel=_PANEL),
 ]
 TlsCa = Annotated[
-    str | None, typer.Option(help="TLS authority, a PEM file.", rich_help_panel=_PANEL)
+    str | None, typer.Option(help="TLS certificate authority, a PEM file.", rich_help_panel=_PANEL)
 ]
 TlsCert = Annotated[
     str | None, typer.Option(help="TLS certificate, a PEM file.", rich_help_panel=_PANEL)
@@ -73,7 +73,9 @@ TrustedCoordinator = Annotated[
 ]
 CoresetSize = Annotated[
     int | None,
-    typer.Option(help="Records that nodes share (coreset); 100 k.", rich_help_panel=_PANEL),
+    typer.Option(
+        help="Records that nodes share (coreset). Default: 100 k.", rich_help_panel=_PANEL
+    ),
 ]
 
 
@@ -179,7 +181,7 @@ def _tables_in(folder: Path) -> list[Path]:
     return sorted(f for f in inside if not f.name.startswith("."))
 
 
-def divided(
+def divide_into_shards(
     shard: FileShard, files: Sequence[Path], by: str | None, parts: int | None
 ) -> list[FileShard]:
     """Return the shards: one a file, or those of one file by a column's labels or in equal parts.

@@ -8,18 +8,23 @@ import typer
 
 _PANEL = "Records in a stream"
 
-SynopsisCount = Annotated[
+SummaryPoints = Annotated[
     int | None,
-    typer.Option(help="Most points held (sk); 1000 or 20 k.", rich_help_panel=_PANEL),
+    typer.Option(
+        help="Most points in the summary (sk). Default: 1000, or 20 k if that is more.",
+        rich_help_panel=_PANEL,
+    ),
 ]
 BuilderName = Annotated[
     str | None,
-    typer.Option(help="facility, reservoir or grid (sk).", rich_help_panel=_PANEL),
+    typer.Option(
+        help="How the summary is built: facility, reservoir or grid (sk).", rich_help_panel=_PANEL
+    ),
 ]
 StreamLength = Annotated[
     int | None,
     typer.Option(
-        help="Records of the stream (ok from a pipe, to cut it into k minibatches).",
+        help="Number of records in the stream (ok from a pipe, to cut it into k minibatches).",
         rich_help_panel=_PANEL,
     ),
 ]

@@ -36,15 +36,18 @@ def list_(as_json: options.AsJson = False) -> None:
 
 
 def run(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A study of `dpkv study list`.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A study listed by `dpkv study list`.")
+    ],
     full: Annotated[
-        bool, typer.Option("--full", help="Run what was committed, which may take many minutes.")
+        bool,
+        typer.Option("--full", help="Run the study as committed, which may take many minutes."),
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="A new folder for the result (default: study-NAME).")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the finished cases of that folder.")
+        bool, typer.Option("--resume", help="Continue after the finished cases in that folder.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:

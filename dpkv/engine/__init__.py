@@ -15,7 +15,7 @@ records, private dk-means++ noisy sums and k noisy points (Theorem B), k-means++
 and coreset rivals more records than that.
 """
 
-from dpkv.engine.bound import BoundNode
+from dpkv.engine.bound_node import BoundNode
 from dpkv.engine.comparators import coreset_seeding, kmeans_parallel
 from dpkv.engine.dkmeans import dk_private, dk_protected, partitioned_kmeans_plusplus
 from dpkv.engine.node import Node

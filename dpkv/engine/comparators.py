@@ -12,7 +12,7 @@ from typing import SupportsIndex
 import numpy as np
 
 from dpkv.engine.peers import PeerDistances, Peers
-from dpkv.engine.requests import CoresetSample, LocalCost, Oversample, Row
+from dpkv.engine.requests import CoresetSample, LocalCost, Oversample, RecordAt
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.types import Float64s, Floats, Indices, Progress
 from dpkv.validation import as_generator, cluster_count, whole_number
@@ -70,7 +70,7 @@ def kmeans_parallel(
     if missing > 0:  # few rounds, or few distinct records
         candidates = np.vstack([candidates, uniform_records(peers, missing, generator)])
     weights = peers.clusters(candidates)[1]
-    return _clustered(candidates, weights, k, made, len(candidates), generator)
+    return _cluster(candidates, weights, k, made, len(candidates), generator)
 
 
 def default_rounds(first_potential: float) -> int:
@@ -97,15 +97,15 @@ def coreset_seeding(
     generator = as_generator(rng)
     run = generator.bytes(16).hex()
     costs = np.asarray(peers.ask_all(LocalCost(k, run)))
-    sizes = divided(total, costs)
+    sizes = apportion(total, costs)
     price = float(costs.sum()) / total
     replies = peers.ask_each([CoresetSample(k, run, int(part), price) for part in sizes])
     points = np.concatenate([points for points, _ in replies])
     weights = np.concatenate([weights for _, weights in replies])
-    return _clustered(points, weights, k, 2, int(sizes.sum()), generator)
+    return _cluster(points, weights, k, 2, int(sizes.sum()), generator)
 
 
-def divided(total: int, shares: Float64s) -> Indices:
+def apportion(total: int, shares: Float64s) -> Indices:
     """Return whole numbers in proportion to ``shares`` that add up to ``total``."""
     if not shares.any():
         return np.zeros(len(shares), np.int64)
@@ -119,10 +119,10 @@ def divided(total: int, shares: Float64s) -> Indices:
 def uniform_records(peers: Peers, number: int, rng: np.random.Generator) -> Float64s:
     """Return so many uniform records of all nodes, independently."""
     places = [peers.place(int(index)) for index in rng.integers(peers.n_records, size=number)]
-    return np.stack([peers.ask(node, Row(row)) for node, row in places])
+    return np.stack([peers.ask(node, RecordAt(row)) for node, row in places])
 
 
-def _clustered(
+def _cluster(
     points: Float64s,
     weights: Float64s,
     n_clusters: int,

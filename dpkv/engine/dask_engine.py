@@ -21,9 +21,9 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from dpkv.engine.node import Node
-from dpkv.engine.requests import Request
+from dpkv.engine.requests import NodeRequest
 from dpkv.engine.shards import FileShard, ShardRecords
-from dpkv.engine.transport import Failure, answer, opened
+from dpkv.engine.transport import Failure, answer, open_reply
 from dpkv.errors import DpkvError, EngineError, ParameterError, UsageError
 from dpkv.validation import positive_finite
 
@@ -56,7 +56,7 @@ _nodes: OrderedDict[FileShard, Kept] = OrderedDict()
 _nodes_lock = threading.Lock()
 
 
-def answer_from_shard(shard: FileShard, request: Request) -> Any:
+def answer_from_shard(shard: FileShard, request: NodeRequest) -> Any:
     """Answer a request on a worker. Stateless: kept nodes only save time."""
     try:
         node = _node_of(shard)
@@ -108,16 +108,16 @@ class DaskTransport:
         workers = _workers(client, min(timeout, _CONNECT_WITHIN))
         self._home = [workers[number % len(workers)] for number in range(self.n_nodes)]
 
-    def ask(self, node: int, request: Request) -> Any:
+    def ask(self, node: int, request: NodeRequest) -> Any:
         """Return the answer of one node."""
         return self._collect([(node, self._submit(node, request))])[0]
 
-    def ask_each(self, requests: Sequence[Request]) -> list[Any]:
+    def ask_each(self, requests: Sequence[NodeRequest]) -> list[Any]:
         """Return every node's answer to its own request."""
         futures = [(node, self._submit(node, request)) for node, request in enumerate(requests)]
         return self._collect(futures)
 
-    def _submit(self, node: int, request: Request) -> Any:
+    def _submit(self, node: int, request: NodeRequest) -> Any:
         try:
             return self._client.submit(
                 answer_from_shard,
@@ -128,13 +128,13 @@ class DaskTransport:
                 allow_other_workers=True,
             )
         except Exception as error:
-            raise _lost(error) from None
+            raise _lost_node(error) from None
 
     def _collect(self, futures: list[tuple[int, Any]]) -> list[Any]:
         replies = []
         try:
             for node, future in futures:
-                replies.append(opened(self._result(node, future)))
+                replies.append(open_reply(self._result(node, future)))
         finally:
             for _, future in futures:
                 future.release()
@@ -143,17 +143,17 @@ class DaskTransport:
     def _result(self, node: int, future: Any) -> Any:
         try:
             wait = partial(future.result, timeout=self._timeout)
-            return _ended(self._timeout, wait, self._waiting)
+            return _wait_until_done(self._timeout, wait, self._waiting)
         except TimeoutError:
             raise EngineError(
                 f"node {node + 1} of {self.n_nodes} has not answered within {self._timeout:g} s: "
                 "look at the cluster, or raise --timeout."
             ) from None
         except (Exception, CancelledError) as error:
-            raise _lost(error) from None
+            raise _lost_node(error) from None
 
 
-def _lost(error: BaseException) -> EngineError:
+def _lost_node(error: BaseException) -> EngineError:
     """Return the error of a cluster that went away, or of workers that cannot do the work."""
     kind = type(error).__name__
     if isinstance(error, ModuleNotFoundError):
@@ -179,7 +179,7 @@ def dask_transport(
     ``waiting`` is called every second while nodes are waited for.
     """
     timeout = positive_finite("timeout", timeout)
-    distributed = _distributed()
+    distributed = _import_distributed()
     security = None
     if tls is not None:
         security = _security(distributed, tls)
@@ -199,7 +199,7 @@ def dask_transport(
         yield DaskTransport(client, shards, timeout, waiting)
 
 
-def _distributed() -> Any:
+def _import_distributed() -> Any:
     try:
         import distributed  # noqa: PLC0415 (an optional extra)
     except ImportError:
@@ -237,7 +237,7 @@ def _check_address(scheduler: str, tls: Tls | None) -> None:
 def _client(distributed: Any, address: Any, within: float, security: Any) -> Any:
     options = {"timeout": within, "security": security, "set_as_default": False}
     try:
-        return _ended(within, lambda: distributed.Client(address, **options))
+        return _wait_until_done(within, lambda: distributed.Client(address, **options))
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError):
         shown = address if isinstance(address, str) else "of this machine"
         raise EngineError(
@@ -254,7 +254,7 @@ def _workers(client: Any, within: float) -> list[str]:
         return sorted(client.nthreads())
 
     try:
-        return _ended(within, found)
+        return _wait_until_done(within, found)
     except Exception:
         raise EngineError(
             f"the Dask scheduler has no worker, and none came within {within:g} s: start one with "
@@ -262,7 +262,9 @@ def _workers(client: Any, within: float) -> list[str]:
         ) from None
 
 
-def _ended(within: float, call: Callable[[], T], waiting: Callable[[], None] | None = None) -> T:
+def _wait_until_done(
+    within: float, call: Callable[[], T], waiting: Callable[[], None] | None = None
+) -> T:
     """Return what ``call`` returns, or raise TimeoutError: not every wait of Dask's has an end.
 
     ``waiting`` is called every second meanwhile. The call itself is made once and left alone: one

@@ -23,7 +23,7 @@ import numpy as np
 
 from dpkv.engine.peers import PeerDistances, PeerPicker, Peers
 from dpkv.engine.private_plan import PrivatePlan
-from dpkv.engine.requests import NoisyRecord, NoisySum, Row, UniformRecord
+from dpkv.engine.requests import NoisyRecord, NoisySum, RecordAt, UniformRecord
 from dpkv.errors import ParameterError
 from dpkv.seeding.algorithm0 import Seeding, seeding_rounds
 from dpkv.seeding.nearest import SquaredNearest
@@ -47,7 +47,7 @@ def partitioned_kmeans_plusplus(
 
     def draw(index: int) -> Floats:
         node, row = peers.place(index)
-        center: Floats = peers.ask(node, Row(row))
+        center: Floats = peers.ask(node, RecordAt(row))
         return center
 
     return _by_proposals(peers, k, as_generator(rng), draw, progress, whole_table=True)

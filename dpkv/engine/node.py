@@ -53,7 +53,7 @@ class _GridDistances(ExactDistances):
         self.add(centers)
 
 
-class _Progress(Generic[D]):
+class _SeedingProgress(Generic[D]):
     """Distances as they are after some passes, continued or begun anew as a request asks."""
 
     def __init__(self, begin: Callable[[], D]) -> None:
@@ -96,11 +96,11 @@ class Node:
         self.working = as_records(records.working)
         self._original = records.original
         self._secret = secrets.token_bytes(SECRET_BYTES) if secret is None else secret
-        self._floats = _Progress(lambda: _FloatDistances(self.working, None))
+        self._floats = _SeedingProgress(lambda: _FloatDistances(self.working, None))
         self._grid: Grid | None = None
         self._points: Integers = np.empty((0, 0), np.int64)
         self._fingerprint = b""
-        self._integers: _Progress[_GridDistances] | None = None
+        self._integers: _SeedingProgress[_GridDistances] | None = None
 
     @property
     def n_records(self) -> int:
@@ -122,7 +122,7 @@ class Node:
             points, diam2_squared = grid.quantise(self._original), grid.diam2_squared
             self._fingerprint = hashlib.blake2b(np.ascontiguousarray(points).data).digest()
             self._grid, self._points = grid, points
-            self._integers = _Progress(lambda: _GridDistances(points, diam2_squared))
+            self._integers = _SeedingProgress(lambda: _GridDistances(points, diam2_squared))
         return self._points
 
     def exact_sum(self, grid: Grid, centers: Integers, cuts: Cuts) -> int:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dpkv.engine.replies import MalformedReply, Shape
-from dpkv.engine.requests import ClusterSums, Describe, Propose, Request, Spread, Sum
+from dpkv.engine.reply_checks import MalformedReply, Shape
+from dpkv.engine.requests import Describe, ExactClusterSums, NodeRequest, Propose, Spread, Sum
 from dpkv.engine.transport import Transport
 from dpkv.errors import EngineError, ParameterError, UsageError
 from dpkv.seeding.nearest import SquaredNearest
@@ -41,15 +41,15 @@ class Peers:
         """Number of nodes."""
         return self._transport.n_nodes
 
-    def ask(self, node: int, request: Request) -> Any:
+    def ask(self, node: int, request: NodeRequest) -> Any:
         """Return one node's answer."""
-        return self._accepted(node, request, self._transport.ask(node, request))
+        return self._accept(node, request, self._transport.ask(node, request))
 
-    def ask_all(self, request: Request) -> list[Any]:
+    def ask_all(self, request: NodeRequest) -> list[Any]:
         """Return every node's answer to the same request."""
         return self.ask_each([request] * self.n_nodes)
 
-    def ask_each(self, requests: Sequence[Request]) -> list[Any]:
+    def ask_each(self, requests: Sequence[NodeRequest]) -> list[Any]:
         """Return every node's answer to its own request."""
         answers = self._transport.ask_each(requests)
         if len(answers) != self.n_nodes:
@@ -57,9 +57,9 @@ class Peers:
                 f"{len(answers)} replies came from {self.n_nodes} nodes: check the transport."
             )
         pairs = zip(requests, answers, strict=True)
-        return [self._accepted(node, *pair) for node, pair in enumerate(pairs)]
+        return [self._accept(node, *pair) for node, pair in enumerate(pairs)]
 
-    def _accepted(self, node: int, request: Request, reply: Any) -> Any:
+    def _accept(self, node: int, request: NodeRequest, reply: Any) -> Any:
         try:
             return request.accept(reply, self._shards[node])
         except MalformedReply:
@@ -80,7 +80,7 @@ class Peers:
 
     def clusters(self, centers: Float64s) -> tuple[Float64s, Float64s, float]:
         """Return the sum of records and the count of each cluster, and the potential."""
-        sums, masses, potentials = zip(*self.ask_all(ClusterSums(centers)), strict=True)
+        sums, masses, potentials = zip(*self.ask_all(ExactClusterSums(centers)), strict=True)
         return np.sum(sums, axis=0), np.sum(masses, axis=0), float(sum(potentials))
 
     def potential(self, centers: Floats) -> float:

@@ -30,7 +30,7 @@ s_i by no more than 1 + (rho - 1) / m_i, the other s_j not at all: the bound hol
 so for the sum over j, which is all that somebody sees who does not see the picks.
 log(1 + y) <= y. Round 1 picks uniformly. QED.
 
-Both hold for a coordinator that follows the protocol; ``bound`` has nodes that see to it.
+Both hold for a coordinator that follows the protocol; ``bound_node`` has nodes that see to it.
 
 Where a record may move from one shard to another, two sums and two mixtures change, sizes are no
 longer public, and nothing is promised here.

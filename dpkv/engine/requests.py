@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpkv import kernels
-from dpkv.engine import replies
+from dpkv.engine import reply_checks
 from dpkv.engine.node import Cuts, Node, check_centers
-from dpkv.engine.replies import Shape
+from dpkv.engine.reply_checks import Shape
 from dpkv.grid import Grid
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.potentials import lloyd
@@ -28,7 +28,7 @@ FARTHEST = 2**62
 _LOCAL_STEPS = 5
 
 
-class Request(Protocol):
+class NodeRequest(Protocol):
     """A question to a node."""
 
     def answer(self, node: Node) -> Any:
@@ -49,11 +49,11 @@ class Describe:
 
     def accept(self, reply: Any, shard: Shape | None = None) -> Shape:  # noqa: ARG002
         """Return how large the shard is."""
-        n_records, n_features = replies.parts(reply, 2)
-        most = replies.MOST_RECORDS
+        n_records, n_features = reply_checks.parts(reply, 2)
+        most = reply_checks.MOST_RECORDS
         return Shape(
-            replies.whole(n_records, at_least=1, at_most=most),
-            replies.whole(n_features, at_least=1, at_most=most),
+            reply_checks.whole(n_records, at_least=1, at_most=most),
+            reply_checks.whole(n_features, at_least=1, at_most=most),
         )
 
 
@@ -70,7 +70,7 @@ class Sum:
 
     def accept(self, reply: Any, shard: Shape) -> float:  # noqa: ARG002
         """Return the sum, checked."""
-        return replies.total(reply)
+        return reply_checks.total(reply)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +98,11 @@ class Propose:
 
     def accept(self, reply: Any, shard: Shape) -> int:
         """Return the row, checked."""
-        return replies.whole(reply, at_least=-1, at_most=shard.n_records - 1)
+        return reply_checks.whole(reply, at_least=-1, at_most=shard.n_records - 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class RecordAt:
     """The record in a row: k-means++ publishes it as a center."""
 
     row: int
@@ -113,7 +113,7 @@ class Row:
 
     def accept(self, reply: Any, shard: Shape) -> Float64s:
         """Return the record, checked."""
-        return replies.floats(reply, shard.n_features)
+        return reply_checks.floats(reply, shard.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ class UniformRecord:
 
     def accept(self, reply: Any, shard: Shape) -> Float64s:
         """Return the record, checked."""
-        return replies.floats(reply, shard.n_features)
+        return reply_checks.floats(reply, shard.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,7 @@ class NoisyRecord:
 
     def accept(self, reply: Any, shard: Shape) -> Integers:  # noqa: ARG002
         """Return the noisy point, checked."""
-        return replies.integers(reply, self.grid.n_features, farthest=FARTHEST)
+        return reply_checks.integers(reply, self.grid.n_features, farthest=FARTHEST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,11 +178,11 @@ class NoisySum:
 
     def accept(self, reply: Any, shard: Shape) -> int:  # noqa: ARG002
         """Return the noisy sum, checked; noise may take it below zero."""
-        return replies.whole(reply, at_least=None if self.scale else 0)
+        return reply_checks.whole(reply, at_least=None if self.scale else 0)
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterSums:
+class ExactClusterSums:
     """What a Lloyd iteration and the potential need."""
 
     centers: Float64s
@@ -194,12 +194,12 @@ class ClusterSums:
 
     def accept(self, reply: Any, shard: Shape) -> tuple[Float64s, Float64s, float]:
         """Return the sums, the counts and the potential, checked."""
-        sums, counts, potential = replies.parts(reply, 3)
+        sums, counts, potential = reply_checks.parts(reply, 3)
         k = len(self.centers)
         return (
-            replies.floats(sums, k, shard.n_features),
-            replies.weights(counts, k),
-            replies.total(potential),
+            reply_checks.floats(sums, k, shard.n_features),
+            reply_checks.weights(counts, k),
+            reply_checks.total(potential),
         )
 
 
@@ -214,7 +214,7 @@ class Spread:
 
     def accept(self, reply: Any, shard: Shape) -> float:  # noqa: ARG002
         """Return the sum, checked."""
-        return replies.total(reply)
+        return reply_checks.total(reply)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +236,7 @@ class Oversample:
 
     def accept(self, reply: Any, shard: Shape) -> Float64s:
         """Return the records, checked."""
-        return replies.floats(reply, None, shard.n_features)
+        return reply_checks.floats(reply, None, shard.n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +252,7 @@ class LocalCost:
 
     def accept(self, reply: Any, shard: Shape) -> float:  # noqa: ARG002
         """Return the cost, checked."""
-        return replies.total(reply)
+        return reply_checks.total(reply)
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,9 +287,9 @@ class CoresetSample:
 
     def accept(self, reply: Any, shard: Shape) -> tuple[Float64s, Float64s]:
         """Return the points and their weights, checked."""
-        points, weights = replies.parts(reply, 2)
-        found = replies.floats(points, None, shard.n_features)
-        return found, replies.weights(weights, len(found))
+        points, weights = reply_checks.parts(reply, 2)
+        found = reply_checks.floats(points, None, shard.n_features)
+        return found, reply_checks.weights(weights, len(found))
 
 
 def local_solution(node: Node, n_clusters: int, run: str) -> tuple[Floats, float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dpkv.engine.node import Node
-from dpkv.engine.requests import Request
+from dpkv.engine.requests import NodeRequest
 from dpkv.errors import DpkvError, EngineError, UsageError
 
 _EXIT_CODES = (EngineError.exit_code, UsageError.exit_code)
@@ -20,10 +20,10 @@ class Transport(Protocol):
 
     n_nodes: int
 
-    def ask(self, node: int, request: Request) -> Any:
+    def ask(self, node: int, request: NodeRequest) -> Any:
         """Return the answer of one node."""
 
-    def ask_each(self, requests: Sequence[Request]) -> list[Any]:
+    def ask_each(self, requests: Sequence[NodeRequest]) -> list[Any]:
         """Return every node's answer to its own request, in the order of the nodes."""
 
 
@@ -35,7 +35,7 @@ class Failure:
     exit_code: int
 
 
-def answer(node: Node, request: Request) -> Any:
+def answer(node: Node, request: NodeRequest) -> Any:
     """Return a node's answer, or what went wrong in a form that may leave the node.
 
     An unexpected error's own message may quote a record, so only its kind leaves.
@@ -53,7 +53,7 @@ def answer(node: Node, request: Request) -> Any:
         )
 
 
-def opened(reply: Any) -> Any:
+def open_reply(reply: Any) -> Any:
     """Return an answer, or raise what a node could not do."""
     if isinstance(reply, Failure):
         error = EngineError(str(reply.sentence))
@@ -70,14 +70,14 @@ class LocalTransport:
         self._nodes = list(nodes)
         self.n_nodes = len(self._nodes)
 
-    def ask(self, node: int, request: Request) -> Any:
+    def ask(self, node: int, request: NodeRequest) -> Any:
         """Return the answer of one node."""
-        return opened(answer(self._nodes[node], request))
+        return open_reply(answer(self._nodes[node], request))
 
-    def ask_each(self, requests: Sequence[Request]) -> list[Any]:
+    def ask_each(self, requests: Sequence[NodeRequest]) -> list[Any]:
         """Return every node's answer to its own request."""
         pairs = zip(self._nodes, requests, strict=True)
-        return [opened(answer(node, request)) for node, request in pairs]
+        return [open_reply(answer(node, request)) for node, request in pairs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,14 +98,14 @@ class RecordingTransport:
         self.n_nodes = inner.n_nodes
         self.messages: list[Message] = []
 
-    def ask(self, node: int, request: Request) -> Any:
+    def ask(self, node: int, request: NodeRequest) -> Any:
         """Pass on a request and its answer, and keep both."""
         self._keep(node, True, request)
         reply = self._inner.ask(node, request)
         self._keep(node, False, reply)
         return reply
 
-    def ask_each(self, requests: Sequence[Request]) -> list[Any]:
+    def ask_each(self, requests: Sequence[NodeRequest]) -> list[Any]:
         """Pass on every node's request and its answer, and keep all of them."""
         for node, request in enumerate(requests):
             self._keep(node, True, request)

@@ -3,8 +3,8 @@
 Nothing that a certified release needs is here, and nothing of it imports this package.
 
 ``spread``, ``monotonicity``  the quantities of its Definitions, exact, certified and randomised
-``published``                 the noise that follows from them, as printed
-``printed``                   what its tables print
+``published_calibration``     the noise that follows from them, as printed
+``printed_figures``           what its tables print
 ``comparison``                its Table 1, with numbers
 ``studies``                   its experiments
 ``datasets``                  where its tables are to be had, and families to make

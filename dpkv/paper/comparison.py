@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dpkv.seeding import potential_bounds as bounds
+from dpkv.paper import comparison_formulas as formulas
+from dpkv.seeding import approximation_guarantees as guarantees
 
 Formula = Callable[..., float]
 
@@ -68,8 +69,8 @@ class WrittenFormula:
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A theorem's bound on the expected potential."""
+class ApproximationGuarantee:
+    """What a theorem promises of the expected potential."""
 
     algorithm: str
     theorem: str
@@ -92,45 +93,51 @@ class Comparison:
         return _REFERENCES[self.rival]
 
 
-BOUNDS = (
-    Bound(
-        "k-means++", "thmain", WrittenFormula("(2+log k) 8 phi_opt", bounds.kmeans_plusplus_bound)
+GUARANTEES = (
+    ApproximationGuarantee(
+        "k-means++",
+        "thmain",
+        WrittenFormula("(2+log k) 8 phi_opt", guarantees.kmeans_plusplus_guarantee),
     ),
-    Bound(
+    ApproximationGuarantee(
         "dk-means++, protected",
         "thDKM",
-        WrittenFormula("(2+log k) (10 phi_opt + 6 phi_s^F)", bounds.protected_bound),
+        WrittenFormula("(2+log k) (10 phi_opt + 6 phi_s^F)", guarantees.dk_protected_guarantee),
     ),
-    Bound(
+    ApproximationGuarantee(
         "dk-means++, private",
         "thDKM",
-        WrittenFormula("(2+log k) (10 phi_opt + 4 phi_s^F + 2 phi_var)", bounds.private_bound),
+        WrittenFormula(
+            "(2+log k) (10 phi_opt + 4 phi_s^F + 2 phi_var)", guarantees.dk_private_guarantee
+        ),
     ),
-    Bound(
+    ApproximationGuarantee(
         "sk-means++, as proved",
         "thSKM",
-        WrittenFormula("(2+log k) ((10+4 eta) phi_opt + 4 phi_s^probe)", bounds.streaming_bound),
+        WrittenFormula("(2+log k) ((10+4 eta) phi_opt + 4 phi_s^probe)", guarantees.sk_guarantee),
     ),
-    Bound(
+    ApproximationGuarantee(
         "sk-means++, as printed",
         "thSKM",
         WrittenFormula(
-            "(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", bounds.printed_streaming_bound
+            "(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", guarantees.printed_sk_guarantee
         ),
     ),
-    Bound(
+    ApproximationGuarantee(
         "ok-means++",
         "thOKM",
-        WrittenFormula("(2+log k) (4 + 32/varsigma^2) phi_opt", bounds.online_bound),
+        WrittenFormula("(2+log k) (4 + 32/varsigma^2) phi_opt", guarantees.ok_guarantee),
     ),
 )
-"""The bounds that follow from `thmain`."""
+"""What follows from `thmain`."""
 
-_DK_MESSAGES = WrittenFormula("O(n^2 k)", bounds.dk_communication, order=True)
-_DK_POINTS = WrittenFormula("k", bounds.dk_points_shared)
-_DK_BOUND = WrittenFormula("(2+log k) (10 phi_opt + 6 phi_s^F)", bounds.protected_bound)
-_KV_BOUND = WrittenFormula(
-    "O(log k (phi_opt + m R^2/(eps + log m)^2))", bounds.kvariates_approximation, order=True
+_DK_MESSAGES = WrittenFormula("O(n^2 k)", formulas.dk_communication, order=True)
+_DK_POINTS = WrittenFormula("k", formulas.dk_points_shared)
+_DK_GUARANTEE = WrittenFormula(
+    "(2+log k) (10 phi_opt + 6 phi_s^F)", guarantees.dk_protected_guarantee
+)
+_KV_ORDER = WrittenFormula(
+    "O(log k (phi_opt + m R^2/(eps + log m)^2))", formulas.kvariates_approximation, order=True
 )
 _NONE = WrittenFormula("none")
 _PARALLEL, _CORESETS, _SHARP = "k-means||", "coresets", "k-means#"
@@ -143,57 +150,57 @@ _REFERENCES = {
     _AGGREGATE: "Nissim, Raskhodnikova and Smith 2007",
     _SUBSPACE: "Wang, Wang and Singh 2015",
 }
-_APPROXIMATION = "approximation bound"
+_APPROXIMATION = "approximation"
 
 COMPARISONS = (
     Comparison(
         "1",
         _PARALLEL,
         "communication",
-        WrittenFormula("O(n^2 l log phi_1)", bounds.parallel_communication, order=True),
+        WrittenFormula("O(n^2 l log phi_1)", formulas.parallel_communication, order=True),
         _DK_MESSAGES,
     ),
     Comparison(
         "2",
         _PARALLEL,
         "data to compute one centre",
-        WrittenFormula("m", bounds.parallel_records_a_center),
-        WrittenFormula("<= max_i m/m_i", bounds.dk_records_a_center),
+        WrittenFormula("m", formulas.parallel_records_a_center),
+        WrittenFormula("<= max_i m/m_i", formulas.dk_records_a_center),
     ),
     Comparison(
         "3",
         _PARALLEL,
         "data points shared",
-        WrittenFormula("O(l log phi_1)", bounds.parallel_points_shared, order=True),
+        WrittenFormula("O(l log phi_1)", formulas.parallel_points_shared, order=True),
         _DK_POINTS,
     ),
     Comparison(
         "4",
         _PARALLEL,
         _APPROXIMATION,
-        WrittenFormula("O(log k phi_opt)", bounds.parallel_approximation, order=True),
-        _DK_BOUND,
+        WrittenFormula("O(log k phi_opt)", formulas.parallel_approximation, order=True),
+        _DK_GUARANTEE,
     ),
     Comparison(
         "I",
         _CORESETS,
         "communication",
-        WrittenFormula("Omega(nkd/e^4 + n^2 k log nk)", bounds.coreset_communication, order=True),
+        WrittenFormula("Omega(nkd/e^4 + n^2 k log nk)", formulas.coreset_communication, order=True),
         _DK_MESSAGES,
     ),
     Comparison(
         "II",
         _CORESETS,
         "data points shared",
-        WrittenFormula("Omega(kd/e^4 + nk log nk)", bounds.coreset_points_shared, order=True),
+        WrittenFormula("Omega(kd/e^4 + nk log nk)", formulas.coreset_points_shared, order=True),
         _DK_POINTS,
     ),
     Comparison(
         "III",
         _CORESETS,
         _APPROXIMATION,
-        WrittenFormula("(2+log k) (1+e) 8 phi_opt", bounds.coreset_approximation),
-        _DK_BOUND,
+        WrittenFormula("(2+log k) (1+e) 8 phi_opt", formulas.coreset_approximation),
+        _DK_GUARANTEE,
     ),
     Comparison(
         "i",
@@ -206,9 +213,9 @@ COMPARISONS = (
         "ii",
         _SHARP,
         _APPROXIMATION,
-        WrittenFormula("(2+log k) (1+eta) 32 phi_opt", bounds.sharp_approximation),
+        WrittenFormula("(2+log k) (1+eta) 32 phi_opt", formulas.sharp_approximation),
         WrittenFormula(
-            "(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", bounds.printed_streaming_bound
+            "(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", guarantees.printed_sk_guarantee
         ),
     ),
     Comparison(
@@ -218,16 +225,16 @@ COMPARISONS = (
         "b",
         _ONLINE,
         _APPROXIMATION,
-        WrittenFormula("O(log m phi_opt)", bounds.online_facility_approximation, order=True),
-        WrittenFormula("(2+log k) (4 + 32/varsigma^2) phi_opt", bounds.online_bound),
+        WrittenFormula("O(log m phi_opt)", formulas.online_facility_approximation, order=True),
+        WrittenFormula("(2+log k) (4 + 32/varsigma^2) phi_opt", guarantees.ok_guarantee),
     ),
     Comparison("A", _AGGREGATE, "knowledge required", WrittenFormula("lambda(phi_opt)"), _NONE),
     Comparison(
         "B",
         _AGGREGATE,
         "noise sigma",
-        WrittenFormula("O(lambda k R/eps)", bounds.sample_aggregate_noise, order=True),
-        WrittenFormula("O(R/(eps + log m))", bounds.kvariates_noise, order=True),
+        WrittenFormula("O(lambda k R/eps)", formulas.sample_aggregate_noise, order=True),
+        WrittenFormula("O(R/(eps + log m))", formulas.kvariates_noise, order=True),
     ),
     Comparison(
         "C",
@@ -235,10 +242,10 @@ COMPARISONS = (
         _APPROXIMATION,
         WrittenFormula(
             "O*(phi_opt + m lambda^2 k R^2/eps^2)",
-            bounds.sample_aggregate_approximation,
+            formulas.sample_aggregate_approximation,
             order=True,
         ),
-        _KV_BOUND,
+        _KV_ORDER,
     ),
     Comparison(
         "alpha",
@@ -252,9 +259,9 @@ COMPARISONS = (
         _SUBSPACE,
         _APPROXIMATION,
         WrittenFormula(
-            "O*(phi_opt + k m log(m) R^2/eps^2)", bounds.subspace_approximation, order=True
+            "O*(phi_opt + k m log(m) R^2/eps^2)", formulas.subspace_approximation, order=True
         ),
-        _KV_BOUND,
+        _KV_ORDER,
     ),
 )
 """The rows of Table `tcomp`, in its order."""

@@ -16,14 +16,14 @@ import numpy as np
 
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
-from dpkv.paper.duals import (
+from dpkv.paper.calibration_loops import SpatialBlocks, gains
+from dpkv.paper.dual_bounds import (
     SAFETY,
     DualBound,
     WeightedRecords,
     eigenvalue_bound,
 )
-from dpkv.paper.gains import largest_gain_anywhere
-from dpkv.paper.loops import SpatialBlocks, gains
+from dpkv.paper.largest_gain import largest_gain_anywhere
 from dpkv.types import Float64s
 
 EXACT_POINTS = 16

@@ -3,7 +3,7 @@
 The least is over all sets N of k - 1 records and one record taken away. Three methods:
 
     exact        closed form for k = 2, branch and bound for small instances
-    certified    a lower bound on the remaining potential at any size (see ``duals``), hence an
+    certified    a lower bound on what remains at any size (see ``dual_bounds``), hence an
                  upper bound on the spread: it errs toward privacy
     randomized   the paper's random search: it finds *some* remaining potential, hence
                  *under*-estimates the spread
@@ -20,17 +20,17 @@ import numpy as np
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.errors import ParameterError
-from dpkv.paper.duals import (
+from dpkv.paper.calibration_loops import SpatialBlocks
+from dpkv.paper.dual_bounds import (
     SAFETY,
     DualBound,
     WeightedRecords,
-    affordable,
     ascend,
     dual_bound,
     eigenvalue_bound,
+    is_affordable,
     removed_potential,
 )
-from dpkv.paper.loops import SpatialBlocks
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd
 from dpkv.types import Float64s, Progress
@@ -225,7 +225,7 @@ def certified_remaining(
     centers, found = good_centers(data, n_centers, rng)
     value = eigenvalue_bound(data, n_centers)
     dual = None
-    if affordable(data):
+    if is_affordable(data):
         dual = dual_bound(data, blocks(), centers, found, rng=rng, progress=progress)
         value = max(value, dual.value)
     return LeastRemaining(min(value, found), "certified", found, dual)

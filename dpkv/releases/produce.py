@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpkv.calibration import Settings, calibrate_working
+from dpkv.calibration import CalibrationSettings, calibrate_working
 from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
@@ -196,7 +196,7 @@ def published_eps_tilde(
 
     Its searches start alike every time, so that asking again for a release asks for the same.
     """
-    settings, wanted = Settings(float(plan.eps)), [plan.k]
+    settings, wanted = CalibrationSettings(float(plan.eps)), [plan.k]
     row = calibrate_working(working, domain, settings, k=wanted, rng=0, progress=progress).rows[0]
     return usable_eps_tilde(plan.k, row.published.eps_tilde, row.published.note)
 

@@ -1,6 +1,14 @@
 """Seeding: Algorithm 0 once, and each (probe, density) instance of it."""
 
 from dpkv.seeding.algorithm0 import Seeding, kvariates
+from dpkv.seeding.approximation_guarantees import (
+    dk_private_guarantee,
+    dk_protected_guarantee,
+    kmeans_plusplus_guarantee,
+    ok_guarantee,
+    printed_sk_guarantee,
+    sk_guarantee,
+)
 from dpkv.seeding.densities import (
     CallableDensity,
     Density,
@@ -20,14 +28,6 @@ from dpkv.seeding.online import (
     ok_means,
 )
 from dpkv.seeding.online_facility import OnlineClustering, online_kmeans
-from dpkv.seeding.potential_bounds import (
-    kmeans_plusplus_bound,
-    online_bound,
-    printed_streaming_bound,
-    private_bound,
-    protected_bound,
-    streaming_bound,
-)
 from dpkv.seeding.potentials import (
     LloydResult,
     NoiseTerms,
@@ -43,7 +43,7 @@ from dpkv.seeding.probes import (
     CallableProbe,
     IdentityProbe,
     MinibatchProbe,
-    NearestSynopsisProbe,
+    NearestPointProbe,
     Probe,
 )
 from dpkv.seeding.streaming import (
@@ -53,7 +53,7 @@ from dpkv.seeding.streaming import (
     sk_means,
     stream_potentials,
 )
-from dpkv.seeding.synopses import BUILDERS, Synopses, build_synopses
+from dpkv.seeding.summaries import BUILDERS, StreamSummary, summarise_stream
 from dpkv.seeding.trials import Found, Problem, Trial, Trials, check_trials, run_trials, solve
 
 __all__ = [
@@ -69,7 +69,7 @@ __all__ = [
     "LloydResult",
     "MinibatchProbe",
     "Moments",
-    "NearestSynopsisProbe",
+    "NearestPointProbe",
     "NoiseTerms",
     "OkMeans",
     "OnlineClustering",
@@ -81,37 +81,37 @@ __all__ = [
     "Seeding",
     "SharpSeeding",
     "StreamSeeding",
+    "StreamSummary",
     "StretchingEstimate",
-    "Synopses",
     "Trial",
     "Trials",
     "UniformOnSubset",
     "VarsigmaEstimate",
     "assign",
-    "build_synopses",
     "check_trials",
+    "dk_private_guarantee",
+    "dk_protected_guarantee",
     "estimate_optimum",
     "estimate_stretching",
     "estimate_varsigma",
     "expected_potential_bound",
     "forgy",
     "kmeans_plusplus",
-    "kmeans_plusplus_bound",
+    "kmeans_plusplus_guarantee",
     "kmeans_sharp",
     "kvariates",
     "lloyd",
     "noise_terms",
+    "ok_guarantee",
     "ok_means",
-    "online_bound",
     "online_kmeans",
     "potential",
-    "printed_streaming_bound",
-    "private_bound",
-    "protected_bound",
+    "printed_sk_guarantee",
     "run_trials",
     "sharp_stream",
+    "sk_guarantee",
     "sk_means",
     "solve",
     "stream_potentials",
-    "streaming_bound",
+    "summarise_stream",
 ]

@@ -74,7 +74,7 @@ def kvariates(
     distortion : what is measured; squared L2 distance by default.
     sample_weight : weights of the records.
     first_weight : weights of the records in round 1 alone, for instances that open differently
-        (dk-means++ opens with a uniform node, sk-means++ with a uniform synopsis).
+        (dk-means++ opens with a uniform node, sk-means++ with a uniform summary point).
     reference : "released" measures distances to the released centers, as Algorithm 0 is written;
         "picked" measures them to the picked records, as the proof of `thmdp` does.
     gamma : additive smoothing of Theorem A; needs ``domain``. Infinity makes every round like the

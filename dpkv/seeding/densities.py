@@ -64,7 +64,7 @@ def _check_scale(name: str, scale: Scale) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Dirac:
-    """The picked record itself, or its ``anchors`` row (sk-means++ anchors at the synopses)."""
+    """The picked record itself, or its ``anchors`` row (sk-means++ anchors at the summary)."""
 
     anchors: Floats | None = None
 
@@ -146,13 +146,13 @@ class UniformOnSubset:
 
     def sample(self, data: Floats, index: int, rng: np.random.Generator) -> Floats:
         """Return a uniformly drawn record of the group of the record at ``index``."""
-        numbers, members, starts = self._checked(data)
+        numbers, members, starts = self._check_membership(data)
         group = numbers[index]
         return np.asarray(data[members[rng.integers(starts[group], starts[group + 1])]])
 
     def moments(self, data: Floats) -> Moments:
         """Return the groups' means and total variances."""
-        numbers, members, starts = self._checked(data)
+        numbers, members, starts = self._check_membership(data)
         sizes = np.diff(starts)
         means = np.empty((len(sizes), data.shape[1]))
         traces = np.empty(len(sizes))
@@ -161,12 +161,12 @@ class UniformOnSubset:
             means[group], traces[group] = records.mean(axis=0), records.var(axis=0).sum()
         return Moments(lambda rows: means[numbers[rows]], lambda rows: traces[numbers[rows]])
 
-    def _checked(
+    def _check_membership(
         self, data: Floats
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         if np.shape(self.groups) != (len(data),):
             raise ParameterError(
-                "groups", f"one label a record, {len(data)}", f"shape {np.shape(self.groups)}"
+                "groups", f"one label per record, {len(data)}", f"shape {np.shape(self.groups)}"
             )
         return self._membership
 

@@ -94,18 +94,18 @@ def sharp_stream(
     n_records = n_blocks = most = 0
     for block in recut(as_stream(source).chunks(), repeat(rows)):
         n_records, n_blocks = n_records + len(block), n_blocks + 1
-        found, counts = _summed_up(block, np.ones(len(block)), k, runs, generator)
+        found, counts = _summarise(block, np.ones(len(block)), k, runs, generator)
         points = np.vstack([points, found]) if len(points) else found
         weights = np.concatenate([weights, counts])
         most = max(most, len(points))
         if len(points) > rows - k * centers_a_round(k):
-            points, weights = _summed_up(points, weights, k, runs, generator)
+            points, weights = _summarise(points, weights, k, runs, generator)
     cluster_count(k, n_records)
     centers = kvariates(points, k, sample_weight=weights, rng=generator).centers
     return SharpSeeding(centers, n_records, n_blocks, most)
 
 
-def _summed_up(
+def _summarise(
     records: Float64s, weight: Float64s, k: int, runs: int, rng: np.random.Generator
 ) -> tuple[Float64s, Float64s]:
     """Return the centers of the best run of k-means#, and the weight nearest to each."""

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.errors import ParameterError
+from dpkv.seeding.approximation_guarantees import ok_guarantee
 from dpkv.seeding.nearest import keep_nearest
-from dpkv.seeding.potential_bounds import online_bound
 from dpkv.seeding.potentials import assign
 from dpkv.seeding.probes import IdentityProbe
 from dpkv.streams import ArrayStream, Stream, as_stream, recut
@@ -51,7 +51,7 @@ class OkMeans:
 
     @property
     def centers(self) -> Float64s:
-        """The centers so far, one a minibatch."""
+        """The centers so far, one per minibatch."""
         return np.array(self._centers)
 
     @property
@@ -93,7 +93,7 @@ class OkMeans:
 
 @dataclass(frozen=True, eq=False)
 class OnlineSeeding:
-    """What ok-means++ picked, one center a minibatch."""
+    """What ok-means++ picked, one center per minibatch."""
 
     centers: Floats
     indices: Indices
@@ -106,9 +106,9 @@ class OnlineSeeding:
         """Records of the stream."""
         return sum(self.batch_sizes)
 
-    def bound(self, optimum: float, varsigma: float) -> float:
-        """Return the bound of `thOKM`; with *estimated* arguments, an estimate of it."""
-        return online_bound(len(self.centers), optimum, varsigma)
+    def guarantee(self, optimum: float, varsigma: float) -> float:
+        """Return what `thOKM` promises; with *estimated* arguments, an estimate of it."""
+        return ok_guarantee(len(self.centers), optimum, varsigma)
 
 
 def ok_means(
@@ -215,7 +215,7 @@ def estimate_varsigma(
     numbers = np.asarray(batches)
     if numbers.shape != (len(records),):
         raise ParameterError(
-            "batches", f"one number a record, {len(records)}", f"shape {numbers.shape}"
+            "batches", f"one number per record, {len(records)}", f"shape {numbers.shape}"
         )
     _, batch_of = np.unique(numbers, return_inverse=True)
     labels = assign(records, centers)

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpkv.errors import ParameterError
-from dpkv.seeding import serving
+from dpkv.seeding import summary_loops
 from dpkv.seeding.algorithm0 import kvariates
-from dpkv.seeding.synopses import BLOCK_ROWS
+from dpkv.seeding.summaries import BLOCK_ROWS
 from dpkv.streams import ArrayStream, Stream, as_stream, recut
 from dpkv.types import Float64s, Floats
 from dpkv.validation import as_generator, positive_finite, whole_number
@@ -40,7 +40,7 @@ class OnlineClustering:
     n_records: int
     n_phases: int
 
-    def reduced(
+    def reduce(
         self, n_clusters: SupportsIndex, rng: np.random.Generator | int | None = None
     ) -> Floats:
         """Return k centers: k-means++ on the weighted ones. No part of the on-line algorithm."""
@@ -90,7 +90,7 @@ class _Running:
         self._opening = lower_bound is None  # the first k + 1 distinct records become centers
         self._cost = 0.0 if lower_bound is None else lower_bound / k
         self._rng = rng
-        self._kept = serving.Carriers(4 * (k + 1), n_features)
+        self._kept = summary_loops.Carriers(4 * (k + 1), n_features)
         self._made = 0  # centers of this phase
         self._phases = 1
         self._seen = 0
@@ -105,15 +105,15 @@ class _Running:
             if before == len(self._kept.masses):
                 self._kept.grow(2 * before)
             stop = self._k + 1 if self._opening else before + 1
-            done, self._kept.count = serving.serve(
+            done, self._kept.count = summary_loops.serve(
                 block, done, labels, distances, known, uniforms, self._cost, -1, stop,
                 *self._kept.arrays, before,
             )  # fmt: skip
             if self._kept.count == stop:
-                self._opened(self._seen + done)
+                self._count_opening(self._seen + done)
         self._seen += len(block)
 
-    def _opened(self, n: int) -> None:
+    def _count_opening(self, n: int) -> None:
         if self._opening:
             self._opening = False
             self._cost = _least_gap(self._kept.points) / 2.0 / self._k

@@ -49,22 +49,22 @@ class IdentityProbe:
 
 
 @dataclass(frozen=True, eq=False)
-class NearestSynopsisProbe:
-    """Every record is probed to its nearest synopsis: sk-means++ (`thSKM`)."""
+class NearestPointProbe:
+    """Every record is probed to the nearest of ``points``, a summary: sk-means++ (`thSKM`)."""
 
-    synopses: Floats
+    points: Floats
     fixed: bool = True
 
     def locate(self, round_: int, data: Floats, centers: Floats) -> Floats:  # noqa: ARG002
-        """Return each record's nearest synopsis."""
-        synopses = np.ascontiguousarray(self.synopses, dtype=data.dtype)
-        if synopses.ndim != 2 or synopses.shape[1] != data.shape[1] or not len(synopses):  # noqa: PLR2004
+        """Return each record's nearest point."""
+        points = np.ascontiguousarray(self.points, dtype=data.dtype)
+        if points.ndim != 2 or points.shape[1] != data.shape[1] or not len(points):  # noqa: PLR2004
             raise ParameterError(
-                "synopses", f"a matrix with {data.shape[1]} columns", f"shape {synopses.shape}"
+                "points", f"a matrix with {data.shape[1]} columns", f"shape {points.shape}"
             )
-        if not np.isfinite(synopses).all():
-            raise UsageError("synopses must be finite numbers: clean them first.")
-        return synopses[kernels.assign_nearest(data, synopses)[0]]
+        if not np.isfinite(points).all():
+            raise UsageError("points must be finite numbers: clean them first.")
+        return points[kernels.assign_nearest(data, points)[0]]
 
     def eligible(self, round_: int, n_records: int) -> None:
         """Let every record be picked."""
@@ -98,7 +98,7 @@ class MinibatchProbe:
         """Let only the records of this round's batch be picked."""
         if self.batches.shape != (n_records,):
             raise ParameterError(
-                "batches", f"one number a record, {n_records}", f"shape {self.batches.shape}"
+                "batches", f"one number per record, {n_records}", f"shape {self.batches.shape}"
             )
         return np.asarray(self.batches == round_)
 

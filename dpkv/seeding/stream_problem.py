@@ -14,7 +14,7 @@ from dpkv.seeding.kmeans_sharp import sharp_stream
 from dpkv.seeding.online import OnlineSeeding, estimate_varsigma, ok_means
 from dpkv.seeding.online_facility import online_kmeans
 from dpkv.seeding.potentials import LloydResult, lloyd_iterations
-from dpkv.seeding.probes import NearestSynopsisProbe
+from dpkv.seeding.probes import NearestPointProbe
 from dpkv.seeding.streaming import (
     StreamSeeding,
     estimate_stretching,
@@ -36,14 +36,14 @@ class StreamProblem:
         stream: Stream,
         algorithm: str,
         *,
-        n_synopses: int | None = None,
+        summary_points: int | None = None,
         builder: str | None = None,
         n_records: int | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.n_records: int | None = n_records
         self._stream = stream
-        self._n_synopses = n_synopses
+        self._summary_points = summary_points
         self._builder = builder or "facility"
         self._made: list[StreamSeeding | OnlineSeeding] = []
 
@@ -58,20 +58,20 @@ class StreamProblem:
         made = sk_means(
             self._stream,
             n_clusters,
-            n_synopses=self._n_synopses,
+            summary_points=self._summary_points,
             builder=self._builder,
             second_pass=self._stream.rereadable,
             rng=rng,
         )
         self._made.append(made)
-        points = len(made.synopses.points)
+        points = len(made.summary.points)
         exact = "exact" if made.spread_is_exact else "at most this"
-        summary = f"{points} synopses ({self._builder}), spread {made.spread:.6g}, {exact}"
+        summary = f"{points} points ({self._builder}), spread {made.spread:.6g}, {exact}"
         return Found(
             made.centers,
             {
-                "n_records": made.synopses.n_records,
-                "synopses": points,
+                "n_records": made.summary.n_records,
+                "summary_points": points,
                 "builder": self._builder,
                 "spread": made.spread,
                 "spread_is_exact": made.spread_is_exact,
@@ -107,25 +107,27 @@ class StreamProblem:
         summary = f"{len(made.centers)} centres for k = {n_clusters}, on-line cost {made.cost:.6g}"
         return Found(made.centers, {"n_records": made.n_records, "summary": summary})
 
-    def bound(self, trials: Trials) -> dict[str, Any] | None:
-        """Return the theorem's bound of the best run, if there is one for the algorithm.
+    def guarantee(self, trials: Trials) -> dict[str, Any] | None:
+        """Return what a theorem promises of the best run, if there is one for the algorithm.
 
         The optimum is estimated by that run's Lloyd iterations, stretching and varsigma on a
-        uniform sample of the stream: the result is an estimate of the bound.
+        uniform sample of the stream: the result is an estimate of the guarantee.
         """
         if not self._made:
             return None
         best = trials.best
         made = self._made[trials.runs.index(best)]
-        rows, sample = sampled(self._stream, _SAMPLED, np.random.default_rng(trials.seed))
+        rows, sample = sample_stream(self._stream, _SAMPLED, np.random.default_rng(trials.seed))
         if isinstance(made, StreamSeeding):
-            probe = NearestSynopsisProbe(made.synopses.points)
+            probe = NearestPointProbe(made.summary.points)
             eta = estimate_stretching(sample, probe, best.centers, rng=trials.seed).eta
-            value = made.bound(best.potential, eta) if math.isfinite(eta) else math.inf
-            return _estimated(value, "thSKM, as its proof gives it", "eta", eta)
+            value = made.guarantee(best.potential, eta) if math.isfinite(eta) else math.inf
+            return _describe_estimate(value, "thSKM, as its proof gives it", "eta", eta)
         batches = np.searchsorted(np.cumsum(made.batch_sizes), rows, side="right") + 1
         varsigma = estimate_varsigma(sample, batches, best.centers, rng=trials.seed).varsigma
-        return _estimated(made.bound(best.potential, varsigma), "thOKM", "varsigma", varsigma)
+        return _describe_estimate(
+            made.guarantee(best.potential, varsigma), "thOKM", "varsigma", varsigma
+        )
 
     def potential(self, centers: Floats) -> float:
         """Return phi of all records, NaN where the stream is gone."""
@@ -146,7 +148,7 @@ class StreamProblem:
         return sums, masses, phi
 
 
-def sampled(stream: Stream, size: int, rng: np.random.Generator) -> tuple[Indices, Float64s]:
+def sample_stream(stream: Stream, size: int, rng: np.random.Generator) -> tuple[Indices, Float64s]:
     """Return the places and the records of a uniform sample of a stream, in its order."""
     keys, places, kept = np.empty(0), np.empty(0, np.int64), None
     before = 0
@@ -161,7 +163,7 @@ def sampled(stream: Stream, size: int, rng: np.random.Generator) -> tuple[Indice
     return places, kept
 
 
-def _estimated(value: float, theorem: str, name: str, figure: float) -> dict[str, Any]:
+def _describe_estimate(value: float, theorem: str, name: str, figure: float) -> dict[str, Any]:
     of = f"{theorem}, with the optimum estimated by Lloyd's iterations and {name} from a sample"
     return {
         "value": value if math.isfinite(value) else None,

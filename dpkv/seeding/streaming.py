@@ -1,12 +1,13 @@
-"""sk-means++ (Algorithm `algoSKM`): Algorithm 0 on the weighted synopses of a stream.
+"""sk-means++ (Algorithm `algoSKM`): Algorithm 0 on the weighted points that sum a stream up.
 
-The reduction (Table `tabT1`): on the whole stream, probe every record to the synopsis s_j that
-carries it and release it as that synopsis. A record then has D_t(s_j), so round t releases s_j with
-probability proportional to m_j D_t(s_j), which is eq. `qw`, and Algorithm 0 on the points s_j with
-weights m_j and Dirac densities does the same without the stream.
+The reduction (Table `tabT1`): on the whole stream, probe every record to the summary's point s_j
+that carries it and release it as that point. A record then has D_t(s_j), so round t releases s_j
+with probability proportional to m_j D_t(s_j), which is eq. `qw`, and Algorithm 0 on the points s_j
+with weights m_j and Dirac densities does the same without the stream.
 
-The algorithm as printed opens with a uniform *synopsis*, whatever it carries; `thmain` is proved
-for a uniform *record* (q_1 = u_m), that is for an opening by weight. ``opening`` offers both.
+The algorithm as printed opens with a uniform *point* of the summary, whatever it carries; `thmain`
+is proved for a uniform *record* (q_1 = u_m), that is for an opening by weight. ``opening`` offers
+both.
 """
 
 from __future__ import annotations
@@ -21,102 +22,106 @@ from numpy.typing import ArrayLike
 from dpkv import kernels
 from dpkv.errors import ParameterError, UsageError
 from dpkv.seeding.algorithm0 import kvariates
+from dpkv.seeding.approximation_guarantees import printed_sk_guarantee, sk_guarantee
 from dpkv.seeding.densities import Dirac
-from dpkv.seeding.potential_bounds import printed_streaming_bound, streaming_bound
 from dpkv.seeding.potentials import assign
 from dpkv.seeding.probes import Probe
-from dpkv.seeding.synopses import Synopses, build_synopses
+from dpkv.seeding.summaries import StreamSummary, summarise_stream
 from dpkv.streams import Stream, as_stream
 from dpkv.types import Float64s, Floats, Indices
 from dpkv.validation import as_generator, as_records, one_of, whole_number
 
-DEFAULT_SYNOPSES = 1000
-"""Synopses kept unless told, or 20 k where that is more."""
+DEFAULT_SUMMARY_POINTS = 1000
+"""Points held unless told, or 20 k where that is more."""
 
 
 @dataclass(frozen=True, eq=False)
 class StreamSeeding:
-    """Centers of a stream, picked among its synopses."""
+    """Centers of a stream, picked among the points of its summary."""
 
     centers: Floats
     indices: Indices
-    """Which synopsis each center is."""
+    """Which point of the summary each center is."""
     uniform_rounds: tuple[int, ...]
     """Rounds after the first (1-based) in which every distance was zero."""
-    synopses: Synopses
+    summary: StreamSummary
     spread: float
     """phi_s^probe of `thSKM`, or an upper bound of it."""
     spread_is_exact: bool
-    """Whether a second pass measured the spread to the nearest synopses."""
+    """Whether a second pass measured the spread to the nearest points."""
     potential: float | None
     """Of the centers on the stream, where a second pass measured it."""
 
-    def bound(self, optimum: float, stretching: float = 0.0, *, as_printed: bool = False) -> float:
-        """Return the bound of `thSKM` on the expected potential.
+    def guarantee(
+        self, optimum: float, stretching: float = 0.0, *, as_printed: bool = False
+    ) -> float:
+        """Return what `thSKM` promises of the expected potential.
 
         As its proof gives it, or ``as_printed``, which is smaller. With an *estimated* optimum or
-        stretching the result is an estimate of the bound.
+        stretching the result is an estimate of the guarantee.
         """
-        bound = printed_streaming_bound if as_printed else streaming_bound
-        return bound(len(self.centers), optimum, self.spread, stretching)
+        promise = printed_sk_guarantee if as_printed else sk_guarantee
+        return promise(len(self.centers), optimum, self.spread, stretching)
 
 
 def sk_means(
     source: Stream | ArrayLike | Iterable[ArrayLike],
     n_clusters: SupportsIndex,
     *,
-    n_synopses: SupportsIndex | None = None,
+    summary_points: SupportsIndex | None = None,
     builder: str = "facility",
-    opening: str = "synopsis",
+    opening: str = "point",
     second_pass: bool = False,
     rng: np.random.Generator | int | None = None,
 ) -> StreamSeeding:
-    """Seed by sk-means++: sum the stream up in one pass, then Algorithm 0 on the synopses.
+    """Seed by sk-means++: summarise the stream in one pass, then Algorithm 0 on the points.
 
     Parameters
     ----------
     source : a stream (``dpkv.tables.open_stream``), a matrix, or an iterator of rows or matrices.
-    n_synopses : how many points are held at most; 1000 or 20 k by default.
-    builder : "facility", "reservoir" or "grid": see ``dpkv.seeding.synopses``.
-    opening : "synopsis" opens with a uniform synopsis, as printed; "record" by weight, as `thmain`.
+    summary_points : how many points are held at most; 1000 or 20 k by default.
+    builder : "facility", "reservoir" or "grid": see ``dpkv.seeding.summaries``.
+    opening : "point" opens with a uniform point, as printed; "record" by weight, as `thmain`.
     second_pass : whether to read the stream again, for the exact spread and the potential.
     rng : a numpy Generator or a seed, for simulation. Nothing about the result is private.
     """
     k = whole_number("n_clusters", n_clusters, at_least=1)
-    size = max(DEFAULT_SYNOPSES, 20 * k) if n_synopses is None else n_synopses
-    size = whole_number("n_synopses", size, at_least=k)
-    one_of("opening", opening, ("synopsis", "record"))
+    size = max(DEFAULT_SUMMARY_POINTS, 20 * k) if summary_points is None else summary_points
+    size = whole_number("summary_points", size, at_least=k)
+    one_of("opening", opening, ("point", "record"))
     stream = as_stream(source)
     if second_pass and not stream.rereadable:
         raise UsageError(f"{stream.name} can be read only once: leave out the second pass.")
     generator = as_generator(rng)
-    synopses = build_synopses(stream, size, builder=builder, rng=generator)
-    _refuse_too_few(synopses, k, size)
+    summary = summarise_stream(stream, size, builder=builder, rng=generator)
+    _refuse_too_few(summary, k, size)
     seeding = kvariates(
-        synopses.points,
+        summary.points,
         k,
-        sample_weight=synopses.weights,
-        first_weight=np.ones(len(synopses.points)) if opening == "synopsis" else None,
+        sample_weight=summary.weights,
+        first_weight=np.ones(len(summary.points)) if opening == "point" else None,
         rng=generator,
     )
-    spread, phi = synopses.spread, None
+    spread, phi = summary.spread, None
     if second_pass:
-        spread, phi = stream_potentials(stream, synopses.points, seeding.centers)
+        spread, phi = stream_potentials(stream, summary.points, seeding.centers)
     return StreamSeeding(
-        seeding.centers, seeding.indices, seeding.uniform_rounds, synopses, spread, second_pass, phi
+        seeding.centers, seeding.indices, seeding.uniform_rounds, summary, spread, second_pass, phi
     )
 
 
-def _refuse_too_few(synopses: Synopses, k: int, size: int) -> None:
-    if synopses.n_records < k:
-        must = f"at most the number of records, {synopses.n_records}"
+def _refuse_too_few(summary: StreamSummary, k: int, size: int) -> None:
+    if summary.n_records < k:
+        must = f"at most the number of records, {summary.n_records}"
         raise ParameterError("n_clusters", must, k)
-    if len(synopses.points) < k:
-        if synopses.spread == 0.0:
-            must = f"at most the number of distinct records, {len(synopses.points)}"
+    if len(summary.points) < k:
+        if summary.spread == 0.0:
+            must = f"at most the number of distinct records, {len(summary.points)}"
             raise ParameterError("n_clusters", must, k)
-        must = f"large enough for {k} synopses to be left in the end"
-        raise ParameterError("n_synopses", must, size, "Take several times the number of centres.")
+        must = f"large enough for {k} points to be left in the end"
+        raise ParameterError(
+            "summary_points", must, size, "Take several times the number of centres."
+        )
 
 
 def stream_potentials(

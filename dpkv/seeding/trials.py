@@ -110,19 +110,19 @@ class Trials:
             "lloyd": self.with_lloyd,
             "runs": [
                 {
-                    "seeding_potential": _or_none(run.seeding_potential),
-                    "potential": _or_none(run.potential),
+                    "seeding_potential": _as_json_number(run.seeding_potential),
+                    "potential": _as_json_number(run.potential),
                     "lloyd_iterations": run.lloyd_iterations,
                     **run.details,
                 }
                 for run in self.runs
             ],
             "best_run": self.runs.index(self.best),
-            "best_potential": _or_none(self.best.potential),
+            "best_potential": _as_json_number(self.best.potential),
         }
 
 
-def _or_none(potential: float) -> float | None:
+def _as_json_number(potential: float) -> float | None:
     """Return a potential as JSON has it: what was not measured is null."""
     return None if math.isnan(potential) else potential
 
@@ -178,12 +178,12 @@ def solve(
 
     for child in np.random.SeedSequence(seed).spawn(repeat):
         found = problem.seed(k, np.random.default_rng(child), tell)
-        runs.append(_finished(problem, found, lloyd_steps, tell))
+        runs.append(_finish(problem, found, lloyd_steps, tell))
         tell(0.0)
     return Trials(problem.algorithm, k, seed, lloyd_steps, tuple(runs))
 
 
-def _finished(problem: Problem, found: Found, lloyd_steps: bool, progress: Progress) -> Trial:
+def _finish(problem: Problem, found: Found, lloyd_steps: bool, progress: Progress) -> Trial:
     at_start = problem.potential(found.centers)
     if not lloyd_steps:
         return Trial(found.centers, at_start, at_start, 0, found.details)

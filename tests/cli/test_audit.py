@@ -23,7 +23,7 @@ from dpkv.audits import run as audit_run
 from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import FAULTS
 from dpkv.audits.privacy import Effort
-from dpkv.audits.published_bound import published_bound_audit
+from dpkv.audits.published_ratio_bound import audit_ratio_bound
 from dpkv.audits.results import Conformance, PublishedBound
 from dpkv.audits.run import Job
 from dpkv.noise import Entropy
@@ -77,7 +77,7 @@ def conformance(entropy: type[Entropy], *, runs: int) -> tuple[Conformance, ...]
 
 @functools.cache
 def published_bound(_instances: int, seed: int) -> PublishedBound:
-    return published_bound_audit(20, seed)
+    return audit_ratio_bound(20, seed)
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,7 @@ def _without_what_is_tested_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterat
     def effort(job: Job) -> Effort:
         return Effort(3, 40_000, 240, 3, 1e-6, job.seed)
 
-    monkeypatch.setattr(audit_run, "published_bound_audit", published_bound)
+    monkeypatch.setattr(audit_run, "audit_ratio_bound", published_bound)
     monkeypatch.setattr(audit_run, "conformance_tests", conformance)
     monkeypatch.setattr(Job, "effort", property(effort))
     import_module("sklearn.ensemble")  # before its threads can be limited
@@ -524,7 +524,7 @@ def test_an_audit_that_fails_leaves_nothing_behind(
     def broken(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(audit_run, "published_bound_audit", broken)
+    monkeypatch.setattr(audit_run, "audit_ratio_bound", broken)
     result = audit("data.csv", *ASKED)
     assert result.returncode == 1
     assert "unexpected RuntimeError" in result.stderr

@@ -64,7 +64,7 @@ def test_names_of_files_and_folders(run: Run, table: Path) -> None:
         run(HOSTILE),
         run("release", f"--{HOSTILE}"),
         run("verify", "one", HOSTILE),
-        run("bounds", "--k", HOSTILE),
+        run("guarantees", "--k", HOSTILE),
     ]
     shown = [seen in result.stdout + result.stderr for result in ran]
     assert sum(shown) >= 12, "the names are shown, escaped"

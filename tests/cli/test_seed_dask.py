@@ -20,7 +20,7 @@ from support.cluster import PATIENCE, Cluster, running_cluster
 from support.run import Run, dpkv, in_process, refusal
 
 from dpkv.engine import FileShard, LocalTransport, Node, Peers, dask_engine
-from dpkv.engine.problems import PeerProblem, private_problem
+from dpkv.engine.peer_problem import PeerProblem, private_problem
 from dpkv.engine.shards import load_all
 from dpkv.errors import EngineError
 from dpkv.seeding.trials import Trials, solve

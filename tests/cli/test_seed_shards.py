@@ -228,14 +228,14 @@ REFUSED = [
     (["parts"], "--trusted-coordinator", "is for --algorithm dk-private"),
     (["parts"], "--coreset-size 5", "is for --algorithm coreset"),
     (["parts"], "--algorithm coreset --coreset-size 0", "size must be a whole number"),
-    (["parts"], "--synopses 5", "is for --algorithm sk"),
+    (["parts"], "--summary-points 5", "is for --algorithm sk"),
     (["parts"], "--builder grid", "is for --algorithm sk"),
     (["parts"], "--stream-length 5", "is for --algorithm ok"),
     (["parts"], "--algorithm sk", "sk reads one stream"),
     (ONE, "--algorithm ok --shards 3", "ok reads one stream"),
     (DASK, "--algorithm sk", "sk reads one stream"),
     (ONE, "--algorithm sk --builder nonsense", "builder"),
-    (ONE, "--algorithm sk --synopses 2", "synopses"),
+    (ONE, "--algorithm sk --summary-points 2", "summary_points"),
     (["-"], "", "- is a stream"),
     (["-"], "--algorithm sk --repeat 2", "--repeat needs a stream that can be read again"),
     (["-"], "--algorithm sk --lloyd", "--lloyd needs a stream that can be read again"),
@@ -310,7 +310,7 @@ def test_k_may_be_larger_than_a_shard(seed: Run) -> None:
 # -- streams ---------------------------------------------------------------------------------------
 
 STREAMED = {
-    "sk": ["--synopses", "500"],
+    "sk": ["--summary-points", "500"],
     "ok": ["--stream-length", "20000"],
     "kmeans-sharp": [],
     "online-kmeans": [],

@@ -74,7 +74,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ["--help"],
         ["seed", "--help"],
         ["release", "--help"],
-        ["bounds", "--help"],
+        ["guarantees", "--help"],
         ["ledger", "--help"],
         ["study", "run", "--help"],
         ["datasets", "make", "--help"],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.run import dpkv
 
-from dpkv.paper.datasets.making import Wish, csv_text, make_table
+from dpkv.paper.datasets.synthetic_tables import Wish, csv_text, make_table
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]

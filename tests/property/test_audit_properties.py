@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpkv.audits.losses import exact_losses, list_replacements, log_ratio_of_tables
 from dpkv.audits.privacy import Effort, worst_case_loss
-from dpkv.audits.sampled import certified_bound, log_ratio_bound
+from dpkv.audits.sampled_lower_bounds import certified_bound, log_ratio_bound
 from dpkv.audits.vectorised_runs import Pair, log_ratios, many_runs
 from dpkv.audits.witness import check_witness, loss_bounds, parse_witness, witness_of
 from dpkv.audits.worst_case import WorstCase, worst_case

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from dpkv.paper.datasets.families import Labelled, hyperrectangles, moved
+from dpkv.paper.datasets.families import Labelled, hyperrectangles, move_records
 from dpkv.paper.datasets.recipes import parse_values, recipe_of, table_bytes, values_digest
 from dpkv.paper.studies.runner import csv_of
 
@@ -55,7 +55,7 @@ def test_moving_loses_no_record_and_leaves_no_empty_peer(
 ) -> None:
     dense = np.unique(labels, return_inverse=True)[1]
     held = Labelled(np.zeros((len(dense), 1)), dense)
-    after = moved(held, share, np.random.default_rng(seed))
+    after = move_records(held, share, np.random.default_rng(seed))
     assert len(after.labels) == len(dense)
     assert (np.bincount(after.labels) > 0).all()
     assert after.labels.max() <= dense.max()

@@ -23,7 +23,7 @@ from dpkv.seeding import (
     Dirac,
     Gaussian,
     MinibatchProbe,
-    NearestSynopsisProbe,
+    NearestPointProbe,
     ProductLaplace,
     UniformOnSubset,
 )
@@ -69,9 +69,7 @@ def instances(draw, data: np.ndarray):
         labels.map(UniformOnSubset),
         st.just(CallableDensity(lambda record, _rng: record[::-1])),
     )
-    probes = (
-        st.none() | labels.map(MinibatchProbe) | st.just(NearestSynopsisProbe(data[: 1 + m // 3]))
-    )
+    probes = st.none() | labels.map(MinibatchProbe) | st.just(NearestPointProbe(data[: 1 + m // 3]))
     domain = draw(st.none() | st.just(data_domain(data)))
     return {
         "density": draw(densities),

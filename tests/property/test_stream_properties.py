@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import dpkv
-from dpkv.seeding import BUILDERS, build_synopses, ok_means, online_kmeans, synopses
+from dpkv.seeding import BUILDERS, ok_means, online_kmeans, summaries, summarise_stream
 from dpkv.streams import gather_rows, recut
 
 numbers = st.floats(-(2.0**53), 2.0**53, width=32) | st.integers(-3, 3).map(float)
@@ -41,9 +41,9 @@ def test_cutting_and_gathering_keep_every_record(table, sizes):
     block=st.sampled_from([1, 7, 4096]),
 )
 def test_builders_keep_their_promises(table, sizes, n, builder, block):
-    with mock.patch.object(synopses, "BLOCK_ROWS", block):
-        found = build_synopses(iter(in_chunks(table, sizes)), n, builder=builder, rng=1)
-        whole = build_synopses(table, n, builder=builder, rng=1)
+    with mock.patch.object(summaries, "BLOCK_ROWS", block):
+        found = summarise_stream(iter(in_chunks(table, sizes)), n, builder=builder, rng=1)
+        whole = summarise_stream(table, n, builder=builder, rng=1)
     np.testing.assert_array_equal(found.points, whole.points)
     np.testing.assert_array_equal(found.weights, whole.weights)
     assert len(found.points) <= n

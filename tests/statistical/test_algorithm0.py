@@ -27,7 +27,7 @@ from dpkv.seeding import (
     CallableProbe,
     Gaussian,
     MinibatchProbe,
-    NearestSynopsisProbe,
+    NearestPointProbe,
     ProductLaplace,
     Seeding,
     UniformOnSubset,
@@ -43,7 +43,7 @@ WEIGHT = [0.0, 1.0, 3.0, 0.5, 6.0]
 OPENING = [2.0, 0.0, 1.0, 0.0, 1.0]
 GROUPS = [0, 1, 0, 1, 1]
 BATCHES = [1, 2, 1, 3, 2]
-SYNOPSES = [(1.0, 1.5), (3.5, 1.0), (0.5, 2.5)]
+SUMMARY = [(1.0, 1.5), (3.5, 1.0), (0.5, 2.5)]
 OFFSETS = {(0.5, -0.25): 0.7, (-0.25, 2.0): 0.3}
 
 N_RUNS = 1000
@@ -78,9 +78,9 @@ class Case:
 
 PROBES = {
     "identity": Case(),
-    "synopses": Case(
-        {"probe": NearestSynopsisProbe(np.array(SYNOPSES))},
-        {"probe": enumeration.nearest_synopsis(SYNOPSES)},
+    "summary points": Case(
+        {"probe": NearestPointProbe(np.array(SUMMARY))},
+        {"probe": enumeration.nearest_point(SUMMARY)},
     ),
     "minibatch": Case(
         {"probe": MinibatchProbe(np.array(BATCHES))},
@@ -367,7 +367,7 @@ LAZY = {
     "plain": Case(k=4),
     "weighted": Case(k=4) & WEIGHTS["weighted"],
     "opened": Case(k=4) & WEIGHTS["opened"],
-    "synopses": Case(k=4) & PROBES["synopses"],
+    "summary points": Case(k=4) & PROBES["summary points"],
     "smoothed": Case(k=4) & smoothed(0.1),
     "smoothed, weighted": Case(k=4) & smoothed(0.1) & WEIGHTS["weighted"],
     "shaken": Case() & DENSITIES["shaken"],

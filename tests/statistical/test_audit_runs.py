@@ -18,8 +18,8 @@ from support.branching import Point, algorithm0, into_box
 from support.chance import FALSE_ALARM, implausible
 from support.enumeration import project
 
-from dpkv.audits import sampled
-from dpkv.audits.sampled import certified_bound
+from dpkv.audits import sampled_lower_bounds
+from dpkv.audits.sampled_lower_bounds import certified_bound
 from dpkv.audits.vectorised_runs import Pair, log_ratios, many_runs
 from dpkv.domain import Box
 from dpkv.grid import BoxGrid
@@ -178,15 +178,15 @@ def honest(first: np.ndarray, second: np.ndarray) -> float:
 
 def chosen_on_all(first: np.ndarray, second: np.ndarray) -> float:
     """A planted fault: the threshold is chosen on the very runs that certify."""
-    threshold = sampled._best_threshold(first, second, ALPHA)
+    threshold = sampled_lower_bounds._best_threshold(first, second, ALPHA)
     hits = int((first > threshold).sum()), int((second > threshold).sum())
-    return sampled.log_ratio_bound(hits, (len(first), len(second)), ALPHA)
+    return sampled_lower_bounds.log_ratio_bound(hits, (len(first), len(second)), ALPHA)
 
 
 def uncertain(first: np.ndarray, second: np.ndarray) -> float:
     """A planted fault: no confidence limits at all."""
     half = len(first) // 2
-    threshold = sampled._best_threshold(first[:half], second[:half], ALPHA)
+    threshold = sampled_lower_bounds._best_threshold(first[:half], second[:half], ALPHA)
     hits = ((first[half:] > threshold).mean(), (second[half:] > threshold).mean())
     return math.log(hits[0] / hits[1]) if min(hits) > 0 else -math.inf
 

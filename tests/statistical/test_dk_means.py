@@ -31,7 +31,7 @@ import dpkv
 from dpkv.engine import LocalTransport, Peers, PrivatePlan, RecordingTransport, dkmeans
 from dpkv.engine.dkmeans import dk_private, dk_protected, partitioned_kmeans_plusplus
 from dpkv.engine.peers import PeerPicker
-from dpkv.engine.requests import NoisySum, Propose, Row
+from dpkv.engine.requests import NoisySum, Propose, RecordAt
 from dpkv.grid import BoxGrid
 
 # -- protected dk-means++ --------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_planted_fault_a_node_never_refuses(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_planted_fault_the_first_record_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dkmeans, "UniformRecord", lambda *_: Row(0))
+    monkeypatch.setattr(dkmeans, "UniformRecord", lambda *_: RecordAt(0))
     assert disagreement() is not None
 
 

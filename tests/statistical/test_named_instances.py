@@ -25,9 +25,9 @@ from dpkv.seeding import (
     BUILDERS,
     Dirac,
     MinibatchProbe,
-    NearestSynopsisProbe,
+    NearestPointProbe,
     OkMeans,
-    Synopses,
+    StreamSummary,
     UniformOnSubset,
     kmeans_sharp,
     ok_means,
@@ -169,39 +169,39 @@ def test_planted_fault_dk_means_plusplus_releases_the_picked_record() -> None:
 
 # -- sk-means++ ------------------------------------------------------------------------------------
 
-SYNOPSES = [(1.0, 1.25), (3.5, 1.0), (0.5, 2.5), (-1.5, 0.5)]
-SYNOPSIS_OF = [SYNOPSES.index(closest(a, SYNOPSES)) for a in RECORDS]
+SUMMARY = [(1.0, 1.25), (3.5, 1.0), (0.5, 2.5), (-1.5, 0.5)]
+POINT_OF = [SUMMARY.index(closest(a, SUMMARY)) for a in RECORDS]
 
 
-def sk_means_plusplus(synopses: list[tuple[Point, int]], k: int) -> Releases:
-    """A synopsis by its count times its distance; uniform at first."""
+def sk_means_plusplus(summary: list[tuple[Point, int]], k: int) -> Releases:
+    """A point of the summary by its count times its distance; uniform at first."""
 
     def step(centers: tuple[Point, ...]) -> Iterable[tuple[Point, float]]:
-        masses = [m * distance(s, centers) if centers else 1.0 for s, m in synopses]
-        for (s, _), mass in zip(synopses, masses, strict=True):
+        masses = [m * distance(s, centers) if centers else 1.0 for s, m in summary]
+        for (s, _), mass in zip(summary, masses, strict=True):
             yield s, mass / sum(masses)
 
     return in_rounds(k, step)
 
 
-SK = sk_means_plusplus([(s, SYNOPSIS_OF.count(j)) for j, s in enumerate(SYNOPSES)], 3)
+SK = sk_means_plusplus([(s, POINT_OF.count(j)) for j, s in enumerate(SUMMARY)], 3)
 ANCHORED = {
-    "probe": NearestSynopsisProbe(np.array(SYNOPSES)),
-    "density": Dirac(np.array(SYNOPSES)[SYNOPSIS_OF]),
+    "probe": NearestPointProbe(np.array(SUMMARY)),
+    "density": Dirac(np.array(SUMMARY)[POINT_OF]),
 }
 
 
-def uniform_synopsis() -> np.ndarray:
-    return 1.0 / np.bincount(SYNOPSIS_OF)[SYNOPSIS_OF]
+def uniform_point() -> np.ndarray:
+    return 1.0 / np.bincount(POINT_OF)[POINT_OF]
 
 
-def test_every_synopsis_stands_for_some_record() -> None:
-    assert set(SYNOPSIS_OF) == set(range(len(SYNOPSES)))
-    assert len(set(map(SYNOPSIS_OF.count, SYNOPSIS_OF))) > 1  # or counts would not matter
+def test_every_point_stands_for_some_record() -> None:
+    assert set(POINT_OF) == set(range(len(SUMMARY)))
+    assert len(set(map(POINT_OF.count, POINT_OF))) > 1  # or counts would not matter
 
 
 def test_sk_means_plusplus() -> None:
-    assert disagreement(released(3, first_weight=uniform_synopsis(), **ANCHORED), SK) is None
+    assert disagreement(released(3, first_weight=uniform_point(), **ANCHORED), SK) is None
 
 
 def test_planted_fault_sk_means_plusplus_opens_with_a_uniform_record() -> None:
@@ -209,26 +209,26 @@ def test_planted_fault_sk_means_plusplus_opens_with_a_uniform_record() -> None:
 
 
 def test_planted_fault_sk_means_plusplus_ignores_counts() -> None:
-    even = uniform_synopsis()
+    even = uniform_point()
     wrong = released(3, first_weight=even, sample_weight=even, **ANCHORED)
     assert disagreement(wrong, SK) is not None
 
 
 def test_sk_means_plusplus_is_exactly_its_reduction() -> None:
-    """Algorithm 0 enumerated on the whole stream against the algorithm enumerated on synopses."""
+    """Algorithm 0 enumerated on the whole stream against the algorithm enumerated on a summary."""
     reduced = all_runs(
         RECORDS,
         3,
-        probe=enumeration.nearest_synopsis(SYNOPSES),
-        density=enumeration.dirac_at([SYNOPSES[j] for j in SYNOPSIS_OF]),
-        first_weight=uniform_synopsis().tolist(),
+        probe=enumeration.nearest_point(SUMMARY),
+        density=enumeration.dirac_at([SUMMARY[j] for j in POINT_OF]),
+        first_weight=uniform_point().tolist(),
     )
     assert project(reduced, enumeration.released) == pytest.approx(SK, abs=1e-12)
 
 
 def test_planted_fault_sk_means_plusplus_reduced_with_records_in_place() -> None:
     """Released as themselves, records have another distribution."""
-    wrong = all_runs(RECORDS, 3, probe=enumeration.nearest_synopsis(SYNOPSES))
+    wrong = all_runs(RECORDS, 3, probe=enumeration.nearest_point(SUMMARY))
     assert project(wrong, enumeration.released) != pytest.approx(SK, abs=1e-3)
 
 
@@ -238,17 +238,17 @@ def streamed(opening: str, n_runs: int = N_RUNS) -> list[tuple[Point, ...]]:
     return [tuple(map(tuple, centers.tolist())) for centers in runs]
 
 
-def test_sk_means_runs_on_given_synopses(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = np.bincount(SYNOPSIS_OF).astype(float)
-    given = Synopses(np.array(SYNOPSES), counts, len(RECORDS), 1.0, "given")
-    monkeypatch.setattr(streaming, "build_synopses", lambda *_, **__: given)
-    assert disagreement(streamed("synopsis"), SK) is None
+def test_sk_means_runs_on_a_given_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = np.bincount(POINT_OF).astype(float)
+    given = StreamSummary(np.array(SUMMARY), counts, len(RECORDS), 1.0, "given")
+    monkeypatch.setattr(streaming, "summarise_stream", lambda *_, **__: given)
+    assert disagreement(streamed("point"), SK) is None
     assert disagreement(streamed("record"), SK) is not None  # the planted fault
 
 
 @pytest.mark.parametrize("builder", ["facility", "grid"])
-def test_sk_means_runs_on_the_synopses_it_builds(builder: str) -> None:
-    """Of a stream with duplicates and room for the distinct records, the synopses are certain."""
+def test_sk_means_runs_on_the_summary_it_builds(builder: str) -> None:
+    """Of a stream with duplicates and room for the distinct records, the summary is certain."""
     times = [1, 3, 1, 2, 1, 4]
     stream = np.repeat(TABLE, times, axis=0)
     size = len(RECORDS) if builder == "facility" else 8
@@ -259,7 +259,7 @@ def test_sk_means_runs_on_the_synopses_it_builds(builder: str) -> None:
         tuple(
             map(
                 tuple,
-                sk_means(stream, 3, n_synopses=size, builder=builder, rng=rng).centers.tolist(),
+                sk_means(stream, 3, summary_points=size, builder=builder, rng=rng).centers.tolist(),
             )
         )
         for _ in range(N_RUNS)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dpkv.audits.faults import plant_fault
-from dpkv.audits.neighbouring import cases, neighbour_of, table_of
+from dpkv.audits.replay_cases import cases, neighbour_of, table_of
 from dpkv.audits.transcripts import AdversarialEntropy, Replayed, replay
 from dpkv.domain import Box
 from dpkv.errors import PlanError

@@ -12,13 +12,13 @@ import numpy as np
 
 from dpkv.audits.results import (
     Audit,
+    AuditSettings,
     CalibrationRow,
     Conformance,
     DataLoss,
     PublishedBound,
     Rival,
     SampledBound,
-    Settings,
     Subject,
     UtilityRow,
     Verdict,
@@ -214,7 +214,7 @@ def _subject() -> Subject:
     )
 
 
-def _settings(**changes: Any) -> Settings:
+def _settings(**changes: Any) -> AuditSettings:
     fields: dict[str, Any] = {
         "seed": 20260314,
         "quick": False,
@@ -222,7 +222,7 @@ def _settings(**changes: Any) -> Settings:
         "alpha": 1e-6,
         "command": "dpkv audit release/release.json --data clinic_patients.csv --out audit",
     }
-    return Settings(**{**fields, **changes})
+    return AuditSettings(**{**fields, **changes})
 
 
 def _verdict() -> Verdict:

@@ -70,8 +70,8 @@ def identity(_round: int, records: list[Point], _centers: list[Point]) -> list[P
     return records
 
 
-def nearest_synopsis(synopses: Sequence[Point]) -> ProbeMap:
-    return lambda _round, records, _centers: [closest(a, synopses) for a in records]
+def nearest_point(points: Sequence[Point]) -> ProbeMap:
+    return lambda _round, records, _centers: [closest(a, points) for a in records]
 
 
 def minibatch(batches: Sequence[int]) -> ProbeMap:

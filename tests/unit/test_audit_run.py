@@ -21,7 +21,7 @@ from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import FAULTS
 from dpkv.audits.losses import exact_losses, list_replacements
 from dpkv.audits.privacy import Effort
-from dpkv.audits.published_bound import published_bound_audit
+from dpkv.audits.published_ratio_bound import audit_ratio_bound
 from dpkv.audits.results import Audit, Conformance, DataLoss, PublishedBound
 from dpkv.audits.run import Audited, Job, run_audit
 from dpkv.audits.witness import check_witness
@@ -50,7 +50,7 @@ class SmallJob(Job):
 def _without_what_is_tested_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Conformance is tested once, the published bound follows from the seed alone, and a
     classifier's threads would only wait for each other."""
-    monkeypatch.setattr(run, "published_bound_audit", published_bound)
+    monkeypatch.setattr(run, "audit_ratio_bound", published_bound)
     monkeypatch.setattr(run, "conformance_tests", conformance)
     import_module("sklearn.ensemble")  # before its threads can be limited
     with threadpool_limits(1):
@@ -64,7 +64,7 @@ def conformance(entropy: type[Entropy], *, runs: int) -> tuple[Conformance, ...]
 
 @functools.cache
 def published_bound(_instances: int, seed: int) -> PublishedBound:
-    return published_bound_audit(20, seed)
+    return audit_ratio_bound(20, seed)
 
 
 def table(m: int = M, seed: int = 0, d: int = 2) -> np.ndarray:

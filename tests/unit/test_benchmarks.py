@@ -11,7 +11,7 @@ import pytest
 
 from dpkv.audits.losses import exact_losses, list_replacements
 from dpkv.noise import SeededEntropy
-from dpkv.paper.randomized import estimate, random_neighbourhoods
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.records import run_on_points
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -101,11 +101,11 @@ class Disguised(requests.NoisySum):
 
 
 OTHER_KINDS: dict[str, Any] = {
-    "a row": requests.Row(0),
+    "a row": requests.RecordAt(0),
     "a record": requests.UniformRecord("r", 1),
     "an exact float sum": requests.Sum(TABLE[:1], (1,)),
     "a proposal": requests.Propose(TABLE[:1], (1,), 0.5, 0.5, True),
-    "a Lloyd step": requests.ClusterSums(TABLE[:2]),
+    "a Lloyd step": requests.ExactClusterSums(TABLE[:2]),
     "the spread": requests.Spread(),
     "an oversample": requests.Oversample(TABLE[:1], (1,), 1.0, "r", 1),
     "a local cost": requests.LocalCost(2, "r"),

@@ -20,7 +20,7 @@ from dpkv.calibration import (
 from dpkv.calibration.record import LEAK
 from dpkv.domain import Box, L1Ball, data_domain
 from dpkv.errors import DpkvError, ParameterError, UsageError
-from dpkv.paper import randomized
+from dpkv.paper import randomized_estimates
 
 POINTS = np.random.default_rng(0).random((12, 2))
 MANY = np.random.default_rng(1).random((900, 2))
@@ -376,18 +376,18 @@ def test_a_screened_random_search_finds_what_the_whole_one_finds(
     k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     points = np.random.default_rng(1).standard_t(4, size=(20_000, 3))
-    draws = randomized.random_neighbourhoods(points, k, 1000, np.random.default_rng(0))
-    whole = randomized.estimate(points, draws)
-    monkeypatch.setattr(randomized, "_MOST_WORK", points.size * 1000.0 * k / 10)
+    draws = randomized_estimates.random_neighbourhoods(points, k, 1000, np.random.default_rng(0))
+    whole = randomized_estimates.estimate(points, draws)
+    monkeypatch.setattr(randomized_estimates, "_MOST_WORK", points.size * 1000.0 * k / 10)
     seen = []
-    measured = randomized.sampled_potentials
+    measured = randomized_estimates.sampled_potentials
 
     def counted(records: np.ndarray, centers: np.ndarray) -> np.ndarray:
         seen.append((len(records), len(centers)))
         return measured(records, centers)
 
-    monkeypatch.setattr(randomized, "sampled_potentials", counted)
-    screened = randomized.estimate(points, draws)
+    monkeypatch.setattr(randomized_estimates, "sampled_potentials", counted)
+    screened = randomized_estimates.estimate(points, draws)
     assert screened == whole
     assert seen[0] == (2000, 1000), "all draws, on a tenth of the records"
     assert seen[1][0] == 20_000

@@ -20,7 +20,6 @@ from dpkv.errors import DatasetError, ParameterError
 from dpkv.paper.datasets import families, recipes
 from dpkv.paper.datasets import fetch as fetching
 from dpkv.paper.datasets.fetch import fetch
-from dpkv.paper.datasets.making import FAMILIES, Wish, csv_text, make_table
 from dpkv.paper.datasets.recipes import (
     PAPER_TABLES,
     Recipe,
@@ -32,6 +31,7 @@ from dpkv.paper.datasets.recipes import (
     table_bytes,
     values_digest,
 )
+from dpkv.paper.datasets.synthetic_tables import FAMILIES, Wish, csv_text, make_table
 
 VALUES = np.random.default_rng(5).normal(size=(3000, 2)).round(4)
 TEXT = "".join(f"{x!r}   {y!r}\n" for x, y in VALUES.tolist()).encode()
@@ -254,7 +254,7 @@ def test_nothing_is_unpacked_before_its_checksum(
     pack: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The right numbers in another file, too: only their unpacking would tell."""
-    monkeypatch.setattr(recipes, "_unpacked", None)
+    monkeypatch.setattr(recipes, "_unpack", None)
     with serving(Site(pack(TEXT))) as url, pytest.raises(DatasetError, match="not unpacked"):
         fetch(RECIPE, tmp_path, url=url)
     assert list(tmp_path.iterdir()) == []
@@ -357,28 +357,28 @@ def test_boxes_fill_the_table_and_stay_in_the_cube() -> None:
 
 def test_records_move_to_other_peers_and_stay_what_they_are() -> None:
     held = families.Labelled(np.arange(60_000.0).reshape(-1, 1), np.repeat(np.arange(6), 10_000))
-    after = families.moved(held, 0.3, np.random.default_rng(1))
+    after = families.move_records(held, 0.3, np.random.default_rng(1))
     assert after.points is held.points
     gone = after.labels != held.labels
     assert abs(gone.mean() - 0.3) < 0.012  # 6 standard deviations
     for start in range(6):
         arrived = np.bincount(after.labels[(held.labels == start) & gone], minlength=6)
         assert arrived[start] == 0 and np.delete(arrived, start).min() > 400
-    everybody = families.moved(held, 1.0, np.random.default_rng(1))
+    everybody = families.move_records(held, 1.0, np.random.default_rng(1))
     assert (everybody.labels != held.labels).all()
-    assert (families.moved(held, 0.0, np.random.default_rng(1)).labels == held.labels).all()
+    assert (families.move_records(held, 0.0, np.random.default_rng(1)).labels == held.labels).all()
 
 
 def test_a_peer_without_records_is_gone() -> None:
     held = families.Labelled(np.zeros((3, 1)), np.array([0, 1, 2]))
     for seed in range(20):
-        labels = families.moved(held, 0.5, np.random.default_rng(seed)).labels
+        labels = families.move_records(held, 0.5, np.random.default_rng(seed)).labels
         assert sorted(set(labels)) == list(range(len(set(labels))))
 
 
 def test_a_lonely_peer_keeps_its_records() -> None:
     held = families.Labelled(np.zeros((5, 1)), np.zeros(5, np.int64))
-    assert (families.moved(held, 1.0, np.random.default_rng(0)).labels == 0).all()
+    assert (families.move_records(held, 1.0, np.random.default_rng(0)).labels == 0).all()
 
 
 def test_the_ball_is_uniform_by_radius() -> None:

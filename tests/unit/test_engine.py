@@ -39,8 +39,8 @@ from dpkv.engine import (
     partitioned_kmeans_plusplus,
     requests,
 )
-from dpkv.engine.comparators import default_rounds, divided
-from dpkv.engine.problems import private_problem
+from dpkv.engine.comparators import apportion, default_rounds
+from dpkv.engine.peer_problem import private_problem
 from dpkv.engine.shards import ShardRecords, load_all, load_secret, simulate_secret
 from dpkv.engine.transport import Failure, Message, answer
 from dpkv.errors import DpkvError, EngineError, ParameterError, TableError, UsageError
@@ -163,7 +163,7 @@ def test_requests_carry_nothing_but_what_nodes_have_published(name: str) -> None
 
 def test_lloyd_sends_sums_of_records_and_counts() -> None:
     messages, _ = messages_of(lambda peers: peers.lloyd(TABLE[:K]))
-    for sums, counts, phi in replies(messages, requests.ClusterSums):
+    for sums, counts, phi in replies(messages, requests.ExactClusterSums):
         assert sums.shape == (K, 2) and counts.shape == (K,) and isinstance(phi, float)
 
 
@@ -223,7 +223,7 @@ def test_a_failure_on_purpose_keeps_its_sentence_and_its_exit_code() -> None:
 
 
 WRONG_REQUESTS = [
-    requests.Row(10**6),
+    requests.RecordAt(10**6),
     requests.Sum(np.zeros((1, 5)), (1,)),
     requests.Sum(np.zeros((1, 1)), (1,)),
     requests.Sum(np.zeros((2, 2)), (3,)),
@@ -231,7 +231,7 @@ WRONG_REQUESTS = [
     requests.Sum(np.zeros((2, 2)), ()),
     requests.Sum(np.zeros((0, 2)), (0,)),
     requests.Propose(np.zeros((2, 1)), (1,), 0.5, 0.5, True),
-    requests.ClusterSums(np.zeros((2, 1))),
+    requests.ExactClusterSums(np.zeros((2, 1))),
     requests.Oversample(np.zeros((2, 3)), (1,), 1.0, "r", 1),
     requests.NoisySum(GRID, 1.0, "r", np.zeros((1, 1), np.int64), (1,)),
     requests.NoisySum(GRID, 1.0, "r", np.full((1, 2), 2**17), (1,)),
@@ -622,7 +622,7 @@ Shares = st.lists(st.floats(0, 1e12), min_size=1, max_size=12)
 
 @given(st.integers(0, 10**6), Shares)
 def test_divided_adds_up_exactly(total: int, shares: list[float]) -> None:
-    parts = divided(total, np.array(shares))
+    parts = apportion(total, np.array(shares))
     assert parts.sum() == (total if any(shares) else 0)
     assert (parts >= 0).all()
     exact = total * np.array(shares) / (sum(shares) or 1.0)
@@ -675,4 +675,4 @@ def test_records_of_a_node_have_original_and_working_coordinates() -> None:
     original = np.array([[0.0], [10.0], [5.0]])
     node = Node(ShardRecords(original, original / 10.0))
     assert node.points(domain.grid()).tolist() == [[0], [2**16 - 1], [2**15]]
-    assert requests.Row(1).answer(node).tolist() == [1.0]
+    assert requests.RecordAt(1).answer(node).tolist() == [1.0]

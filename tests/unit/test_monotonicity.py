@@ -10,28 +10,28 @@ import numpy as np
 import pytest
 from support.bruteforce import instances, least_remaining, monotonicity, packed, squared_distances
 
-from dpkv.calibration.calibrator import collapsed
+from dpkv.calibration.calibrator import collapse_duplicates
 from dpkv.paper import monotonicity as monotonicity_module
-from dpkv.paper import randomized
-from dpkv.paper.duals import DualBound, WeightedRecords
-from dpkv.paper.gains import largest_gain_anywhere
-from dpkv.paper.loops import spatial_blocks
+from dpkv.paper import randomized_estimates
+from dpkv.paper.calibration_loops import spatial_blocks
+from dpkv.paper.dual_bounds import DualBound, WeightedRecords
+from dpkv.paper.largest_gain import largest_gain_anywhere
 from dpkv.paper.monotonicity import (
     EXACT_POINTS,
     _least_left,
     certified_monotonicity,
     exact_monotonicity,
 )
-from dpkv.paper.randomized import estimate, random_neighbourhoods
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.paper.spread import certified_remaining, exact_remaining
 
 SMALL = list(instances(seed=2, rounds=40, m=(2, 8)))
-EXACT = [exact_monotonicity(collapsed(points), k).value for _, points, k in SMALL]
+EXACT = [exact_monotonicity(collapse_duplicates(points), k).value for _, points, k in SMALL]
 
 
 def certified(points, k: int) -> tuple[float, float]:
     """Return the certified least remaining potential and monotonicity."""
-    data = collapsed(points)
+    data = collapse_duplicates(points)
     blocks = spatial_blocks(data.points, data.weights)
     found = {
         n: certified_remaining(data, lambda: blocks, n, rng=np.random.default_rng(0))
@@ -80,7 +80,7 @@ def test_packedness_against_a_dense_search():
 def test_exact_is_the_maximum_over_packed_sets(seed):
     for name, points, k in instances(seed=100 + seed, rounds=1, m=(3, 7)):
         truth = monotonicity(points, k)
-        found = exact_monotonicity(collapsed(points), k).value
+        found = exact_monotonicity(collapse_duplicates(points), k).value
         assert found == pytest.approx(truth, rel=1e-9, abs=1e-12), (name, points.shape, k)
 
 
@@ -94,7 +94,7 @@ def test_no_point_anywhere_lowers_the_potential_more_than_the_exact_maximum():
         for second in range(6):  # equal ones are N of a single record
             near = squared_distances(points, points[[first, second]]).min(axis=1)
             highest = max(highest, near.sum() / np.minimum(near, to_grid).sum(axis=1).min() - 1)
-    found = exact_monotonicity(collapsed(points), 3).value
+    found = exact_monotonicity(collapse_duplicates(points), 3).value
     assert highest <= found <= highest * 1.05
 
 
@@ -102,26 +102,28 @@ def test_exact_on_a_case_worked_by_hand():
     # N = {10}: phi = 100 + 81; x = 0.5 leaves 0.25 + 0.25.  N = {0}: 1 + 100; x = 10 leaves 1.
     # N = {1}: 1 + 81; x = 10 leaves 1.  So 181 / 0.5 is the largest ratio.
     points = np.array([[0.0], [1.0], [10.0]])
-    assert exact_monotonicity(collapsed(points), 2).value == pytest.approx(361.0, rel=1e-12)
-    # three records twice each weigh the same
-    assert exact_monotonicity(collapsed(np.repeat(points, 2, axis=0)), 2).value == pytest.approx(
+    assert exact_monotonicity(collapse_duplicates(points), 2).value == pytest.approx(
         361.0, rel=1e-12
     )
+    # three records twice each weigh the same
+    assert exact_monotonicity(
+        collapse_duplicates(np.repeat(points, 2, axis=0)), 2
+    ).value == pytest.approx(361.0, rel=1e-12)
     # with |N| = 2 the new center takes the third record: nothing is left
-    assert exact_monotonicity(collapsed(points), 3).value == math.inf
+    assert exact_monotonicity(collapse_duplicates(points), 3).value == math.inf
 
 
 def test_exact_with_two_tight_clusters_far_apart():
     # Around any one origin the squares are 1e18 and more, and what is left is about 1.
     points = np.array([[0.0], [1.0], [3.0], [1e9], [1e9 + 1], [1e9 + 4]])
     for k in (2, 3, 4):
-        found = exact_monotonicity(collapsed(points), k).value
+        found = exact_monotonicity(collapse_duplicates(points), k).value
         assert found == pytest.approx(monotonicity(points, k), rel=1e-9)
 
 
 def test_all_subsets_of_the_largest_instance_are_affordable():
     points = np.random.default_rng(0).random((EXACT_POINTS, 2))
-    assert exact_monotonicity(collapsed(points), 4).value > 0
+    assert exact_monotonicity(collapse_duplicates(points), 4).value > 0
 
 
 # -- bounds ----------------------------------------------------------------------------------------
@@ -169,7 +171,7 @@ def test_every_method_on_its_side_of_the_truth():
     for (name, points, k), exact, (least, _) in zip(SMALL, EXACT, certified_small(), strict=True):
         seen = estimate(points, random_neighbourhoods(points, k, 100, np.random.default_rng(1)))
         assert seen.monotonicity <= exact * (1 + 1e-11) + 1e-12, (name, points.shape, k)
-        exact_least = exact_remaining(collapsed(points), k - 1)
+        exact_least = exact_remaining(collapse_duplicates(points), k - 1)
         spreads = [seen.spread(1.0), 1 / exact_least.found if exact_least.found else math.inf]
         spreads += [exact_least.spread(1.0), 1 / least if least else math.inf]
         rounded = [spread * (1 + 1e-11 * place) for place, spread in enumerate(spreads)]
@@ -199,7 +201,7 @@ def test_draws_are_looked_at_in_parts_where_memory_is_short(monkeypatch, most):
     points = np.random.default_rng(0).normal(size=(30, 2))
     draws = random_neighbourhoods(points, 2, 50, np.random.default_rng(1))
     whole = estimate(points, draws)
-    monkeypatch.setattr(randomized, "_MOST_NUMBERS", most)
+    monkeypatch.setattr(randomized_estimates, "_MOST_NUMBERS", most)
     assert max(part.centers.size for part in draws.in_parts()) <= max(most, 4)
     assert estimate(points, draws) == whole
 
@@ -209,7 +211,7 @@ def test_a_short_and_wide_table_is_looked_at_in_its_span(monkeypatch):
     points[7] = points[3]
     draws = random_neighbourhoods(points, 3, 300, np.random.default_rng(1))
     plain = estimate(points, draws)
-    monkeypatch.setattr(randomized, "_WIDE", 20)
+    monkeypatch.setattr(randomized_estimates, "_WIDE", 20)
     turned = estimate(points, draws)
     assert turned.least_remaining == pytest.approx(plain.least_remaining, rel=1e-12)
     assert turned.monotonicity == pytest.approx(plain.monotonicity, rel=1e-12)
@@ -218,7 +220,7 @@ def test_a_short_and_wide_table_is_looked_at_in_its_span(monkeypatch):
 def test_in_its_span_a_table_of_two_distinct_records_leaves_nothing(monkeypatch):
     points = np.repeat(np.random.default_rng(0).normal(size=(2, 40)), 4, axis=0)
     draws = random_neighbourhoods(points, 6, 50, np.random.default_rng(1))
-    monkeypatch.setattr(randomized, "_WIDE", 20)
+    monkeypatch.setattr(randomized_estimates, "_WIDE", 20)
     assert estimate(points, draws).least_remaining == 0.0
 
 
@@ -237,7 +239,7 @@ def test_random_neighbourhoods_favour_no_record_in_any_place():
 
 
 def test_identical_records_have_nothing_to_lower():
-    assert exact_monotonicity(collapsed(np.ones((5, 2))), 3).value == 0.0
+    assert exact_monotonicity(collapse_duplicates(np.ones((5, 2))), 3).value == 0.0
     seen = estimate(
         np.ones((5, 2)), random_neighbourhoods(np.ones((5, 2)), 3, 50, np.random.default_rng(0))
     )
@@ -246,7 +248,7 @@ def test_identical_records_have_nothing_to_lower():
 
 def test_two_distinct_records_can_be_lowered_to_nothing():
     points = np.array([[0.0], [0.0], [1.0]])
-    assert exact_monotonicity(collapsed(points), 2).value == math.inf
+    assert exact_monotonicity(collapse_duplicates(points), 2).value == math.inf
     assert certified(points, 2)[1] == math.inf
 
 

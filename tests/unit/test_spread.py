@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from support.bruteforce import instances, least_remaining, squared_distances
 
-from dpkv.calibration.calibrator import collapsed
+from dpkv.calibration.calibrator import collapse_duplicates
 from dpkv.errors import ParameterError
-from dpkv.paper import gains
-from dpkv.paper.duals import eigenvalue_bound
-from dpkv.paper.gains import largest_gain, largest_gain_anywhere
-from dpkv.paper.loops import spatial_blocks
-from dpkv.paper.randomized import estimate, random_neighbourhoods
+from dpkv.paper import largest_gain as largest_gain_module
+from dpkv.paper.calibration_loops import spatial_blocks
+from dpkv.paper.dual_bounds import eigenvalue_bound
+from dpkv.paper.largest_gain import largest_gain, largest_gain_anywhere
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.paper.spread import (
     EXACT_POINTS,
     LeastRemaining,
@@ -28,7 +28,7 @@ TRUTH = [least_remaining(points, k - 1) for _, points, k in SMALL]
 
 
 def certified(points, n_centers: int) -> LeastRemaining:
-    data = collapsed(points)
+    data = collapse_duplicates(points)
     blocks = spatial_blocks(data.points, data.weights)
     return certified_remaining(data, lambda: blocks, n_centers, rng=np.random.default_rng(0))
 
@@ -38,7 +38,7 @@ def certified(points, n_centers: int) -> LeastRemaining:
 
 def test_exact_is_what_brute_force_finds():
     for (name, points, k), truth in zip(SMALL, TRUTH, strict=True):
-        found = exact_remaining(collapsed(points), k - 1)
+        found = exact_remaining(collapse_duplicates(points), k - 1)
         assert found.found == pytest.approx(truth, rel=1e-12, abs=0), (name, points.shape, k)
         # rounded toward privacy: a little below the truth, by more than any rounding
         assert truth * (1 - 2e-9) <= found.value <= truth * (1 - 5e-10), (name, points.shape, k)
@@ -48,14 +48,16 @@ def test_exact_on_instances_that_need_the_branches_pruned():
     for seed, k in [(0, 3), (1, 4), (2, 3)]:
         points = np.random.default_rng(seed).random((24, 2))
         truth = least_remaining(points, k - 1)
-        assert exact_remaining(collapsed(points), k - 1).found == pytest.approx(truth, rel=1e-12)
+        assert exact_remaining(collapse_duplicates(points), k - 1).found == pytest.approx(
+            truth, rel=1e-12
+        )
 
 
 def test_an_outlier_so_far_out_that_it_would_cancel_everything_else():
     # Taken off a total of 1e24, the outlier would leave rounding noise of 1e8.
     points = np.array([[0.0], [1.0], [2.0], [4.0], [1e12]])
-    assert exact_remaining(collapsed(points), 1).found == 4 + 1 + 4  # around 2
-    assert exact_remaining(collapsed(points), 2).found == 1 + 1  # 4, and 1 for 0 and 2
+    assert exact_remaining(collapse_duplicates(points), 1).found == 4 + 1 + 4  # around 2
+    assert exact_remaining(collapse_duplicates(points), 2).found == 1 + 1  # 4, and 1 for 0 and 2
     for n_centers, truth in [(1, 9.0), (2, 2.0)]:
         assert certified(points, n_centers).value <= truth
 
@@ -63,8 +65,8 @@ def test_an_outlier_so_far_out_that_it_would_cancel_everything_else():
 def test_exact_refuses_a_large_instance_and_names_the_alternative():
     points = np.random.default_rng(0).random((EXACT_POINTS + 1, 2))
     with pytest.raises(ParameterError, match="'certified'"):
-        exact_remaining(collapsed(points), 2)
-    assert exact_remaining(collapsed(points), 1).value > 0  # one center has a closed form
+        exact_remaining(collapse_duplicates(points), 2)
+    assert exact_remaining(collapse_duplicates(points), 1).value > 0  # one center has a closed form
 
 
 # -- bounds ----------------------------------------------------------------------------------------
@@ -90,7 +92,7 @@ def test_certified_comes_close_on_thousands_of_records(d, k):
     bound = certified(points, k - 1)
     print(f"d = {d}, k = {k}: {bound.value / bound.found:.4f} of what was found to remain")
     assert 0.9 * bound.found < bound.value <= bound.found
-    exact = exact_remaining(collapsed(points), 1).value
+    exact = exact_remaining(collapse_duplicates(points), 1).value
     if k == 2:
         assert bound.value <= exact * (1 + 1e-8)
     # no set of records that anyone can draw leaves less
@@ -103,7 +105,7 @@ def test_certified_comes_close_on_thousands_of_records(d, k):
 def test_eigenvalue_bound_is_never_above_the_truth():
     used = 0
     for (name, points, k), truth in zip(SMALL, TRUTH, strict=True):
-        bound = eigenvalue_bound(collapsed(points), k - 1)
+        bound = eigenvalue_bound(collapse_duplicates(points), k - 1)
         assert bound <= truth * (1 + ROUNDING), (name, points.shape, k)
         used += bound > 0
     assert used > 10  # not all of it is vacuous
@@ -112,7 +114,7 @@ def test_eigenvalue_bound_is_never_above_the_truth():
 def test_eigenvalue_bound_for_centers_anywhere_is_what_one_mean_leaves():
     points = np.random.default_rng(3).random((50, 4))
     around_mean = ((points - points.mean(axis=0)) ** 2).sum()
-    bound = eigenvalue_bound(collapsed(points), 1, removed=False)
+    bound = eigenvalue_bound(collapse_duplicates(points), 1, removed=False)
     assert bound == pytest.approx(around_mean, rel=1e-8)
     assert bound <= around_mean
 
@@ -187,7 +189,7 @@ def test_largest_gain_anywhere_cut_short_is_still_a_bound(monkeypatch):
     points, weights, budgets = rng.random((50, 3)), np.ones(50), np.full(50, 0.05)
     blocks = spatial_blocks(points, weights)
     patient = largest_gain_anywhere(blocks, budgets)
-    monkeypatch.setattr(gains, "_MOST_BOXES", 20)
+    monkeypatch.setattr(largest_gain_module, "_MOST_BOXES", 20)
     hasty = largest_gain_anywhere(blocks, budgets)
     assert gains_at(points, points, budgets, weights).max() <= patient < hasty
 
@@ -213,7 +215,7 @@ DEGENERATE = {
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_degenerate_data_have_infinite_spread(name):
     points, k = DEGENERATE[name]
-    for found in (exact_remaining(collapsed(points), k - 1), certified(points, k - 1)):
+    for found in (exact_remaining(collapse_duplicates(points), k - 1), certified(points, k - 1)):
         assert found.value == 0.0
         assert found.spread(1.0) == math.inf
     draws = random_neighbourhoods(points, k, 500, np.random.default_rng(0))

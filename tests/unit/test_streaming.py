@@ -14,9 +14,8 @@ from dpkv.errors import ParameterError, TableError, UsageError
 from dpkv.seeding import (
     BUILDERS,
     IdentityProbe,
-    NearestSynopsisProbe,
+    NearestPointProbe,
     OkMeans,
-    build_synopses,
     estimate_optimum,
     estimate_stretching,
     estimate_varsigma,
@@ -25,6 +24,7 @@ from dpkv.seeding import (
     sharp_stream,
     sk_means,
     stream_potentials,
+    summarise_stream,
 )
 from dpkv.seeding.kmeans_sharp import centers_a_round
 
@@ -37,13 +37,13 @@ TINY = [(0.0, 0.0), (0.5, 0.0), (4.0, 1.0), (4.0, 2.0), (9.0, 0.0), (9.5, 0.5), 
 
 
 @pytest.mark.parametrize("builder", BUILDERS)
-def test_centers_are_synopses_and_a_second_pass_measures(builder):
-    found = sk_means(MIXTURE, 4, n_synopses=80, builder=builder, second_pass=True, rng=1)
-    np.testing.assert_array_equal(found.centers, found.synopses.points[found.indices])
+def test_centers_are_summary_points_and_a_second_pass_measures(builder):
+    found = sk_means(MIXTURE, 4, summary_points=80, builder=builder, second_pass=True, rng=1)
+    np.testing.assert_array_equal(found.centers, found.summary.points[found.indices])
     assert found.potential == pytest.approx(dpkv.potential(MIXTURE, found.centers))
-    assert found.spread == pytest.approx(dpkv.potential(MIXTURE, found.synopses.points))
+    assert found.spread == pytest.approx(dpkv.potential(MIXTURE, found.summary.points))
     assert found.spread_is_exact
-    assert found.spread <= found.synopses.spread
+    assert found.spread <= found.summary.spread
     assert found.uniform_rounds == ()
 
 
@@ -53,34 +53,35 @@ def test_one_pass_over_an_iterator_leaves_what_only_two_can_tell():
     assert next(once, None) is None
     assert found.potential is None
     assert not found.spread_is_exact
-    assert found.spread == found.synopses.spread
+    assert found.spread == found.summary.spread
     np.testing.assert_array_equal(found.centers, sk_means(MIXTURE, 4, rng=1).centers)
 
 
-def test_good_synopses_seed_about_as_well_as_the_records():
+def test_good_summaries_seed_about_as_well_as_the_records():
     optimum = estimate_optimum(MIXTURE, 4, rng=1).potential
     phis = [
-        sk_means(MIXTURE, 4, n_synopses=200, second_pass=True, rng=s).potential for s in range(20)
+        sk_means(MIXTURE, 4, summary_points=200, second_pass=True, rng=s).potential
+        for s in range(20)
     ]
     assert np.mean(phis) <= 8 * (2 + math.log(4)) * optimum
 
 
 def test_bounds_of_a_seeding():
-    found = sk_means(MIXTURE, 4, n_synopses=80, rng=1)
+    found = sk_means(MIXTURE, 4, summary_points=80, rng=1)
     s, factor = found.spread, 2 + math.log(4)
-    assert found.bound(7.0, 0.5) == pytest.approx(factor * (12 * 7 + 4 * s))
-    assert found.bound(7.0, 0.5, as_printed=True) == pytest.approx(factor * (10 * 7 + 2 * s))
+    assert found.guarantee(7.0, 0.5) == pytest.approx(factor * (12 * 7 + 4 * s))
+    assert found.guarantee(7.0, 0.5, as_printed=True) == pytest.approx(factor * (10 * 7 + 2 * s))
 
 
 def test_refusals_of_sk_means():
-    with pytest.raises(ParameterError, match="n_synopses must be a whole number of at least 4"):
-        sk_means(MIXTURE, 4, n_synopses=3)
+    with pytest.raises(ParameterError, match="summary_points must be a whole number of at least 4"):
+        sk_means(MIXTURE, 4, summary_points=3)
     with pytest.raises(ParameterError, match="n_clusters must be at most the number of records, 2"):
         sk_means(MIXTURE[:2], 3)
     with pytest.raises(ParameterError, match="at most the number of distinct records, 1"):
         sk_means(np.zeros((9, 2)), 3)
-    with pytest.raises(ParameterError, match="n_synopses must be large enough for 2 synopses"):
-        sk_means(MIXTURE, 2, n_synopses=2, rng=1)
+    with pytest.raises(ParameterError, match="summary_points must be large enough for 2 points"):
+        sk_means(MIXTURE, 2, summary_points=2, rng=1)
     with pytest.raises(UsageError, match="the stream can be read only once"):
         sk_means(iter(MIXTURE), 2, second_pass=True)
     with pytest.raises(ParameterError, match="opening must be one of"):
@@ -110,12 +111,12 @@ def stretch(cluster, probed, centers) -> float:
     return largest
 
 
-SYNOPSES = [(0.25, 0.25), (3.0, 1.0), (4.5, 2.0), (8.5, 0.0), (9.5, 0.75), (-1.0, 0.5)]
+POINTS = [(0.25, 0.25), (3.0, 1.0), (4.5, 2.0), (8.5, 0.0), (9.5, 0.75), (-1.0, 0.5)]
 _, OPTIMAL = enumeration.optimum(TINY, 3)
 
 
 def test_stretching_is_from_below_and_comes_close():
-    probed = [enumeration.closest(a, SYNOPSES) for a in TINY]
+    probed = [enumeration.closest(a, POINTS) for a in TINY]
     clusters = [
         [i for i, a in enumerate(TINY) if enumeration.closest(a, OPTIMAL) == c] for c in OPTIMAL
     ]
@@ -127,25 +128,23 @@ def test_stretching_is_from_below_and_comes_close():
         for centers in sets
     )
     found = estimate_stretching(
-        TINY, NearestSynopsisProbe(np.array(SYNOPSES)), OPTIMAL, n_sets=600, rng=1
+        TINY, NearestPointProbe(np.array(POINTS)), OPTIMAL, n_sets=600, rng=1
     )
     assert 0 < found.eta <= truth
     assert found.eta == truth == math.inf  # three centers cover what a cluster is probed to
-    few = estimate_stretching(
-        TINY, NearestSynopsisProbe(np.array(SYNOPSES)), OPTIMAL, n_sets=1, rng=5
-    )
+    few = estimate_stretching(TINY, NearestPointProbe(np.array(POINTS)), OPTIMAL, n_sets=1, rng=5)
     assert few.eta < truth
     assert "from below" in few.label
 
 
 def test_stretching_of_one_cluster_by_brute_force():
     """With one center every set is a single point, and the enumeration is complete."""
-    probed = [enumeration.closest(a, SYNOPSES) for a in TINY]
+    probed = [enumeration.closest(a, POINTS) for a in TINY]
     optimal = [tuple(np.mean(TINY, axis=0))]
     points = sorted({*TINY, *probed})
     truth = max(stretch(TINY, probed, [c]) for c in points)
     found = estimate_stretching(
-        TINY, NearestSynopsisProbe(np.array(SYNOPSES)), optimal, n_sets=300, rng=1
+        TINY, NearestPointProbe(np.array(POINTS)), optimal, n_sets=300, rng=1
     )
     assert found.eta == pytest.approx(truth)
 
@@ -155,11 +154,11 @@ def test_identity_does_not_stretch():
     assert found.eta == pytest.approx(0.0, abs=1e-9)
 
 
-def test_fine_synopses_stretch_less():
+def test_fine_summaries_stretch_less():
     optimal = estimate_optimum(MIXTURE, 4, rng=1).centers
 
     def eta(n: int) -> float:
-        probe = NearestSynopsisProbe(build_synopses(MIXTURE, n, rng=1).points)
+        probe = NearestPointProbe(summarise_stream(MIXTURE, n, rng=1).points)
         return estimate_stretching(MIXTURE, probe, optimal, n_sets=30, rng=1).eta
 
     assert eta(1500) < eta(30)
@@ -216,7 +215,7 @@ def test_minibatches_by_size_and_in_steps():
     for start in (0, 2500, 5000):
         assert seeder.partial_fit(MIXTURE[start : start + 2500]) is seeder
     np.testing.assert_array_equal(seeder.centers, found.centers)
-    assert found.bound(3.0, 1.0) == pytest.approx((2 + math.log(3)) * 36 * 3.0)
+    assert found.guarantee(3.0, 1.0) == pytest.approx((2 + math.log(3)) * 36 * 3.0)
 
 
 def test_a_minibatch_of_centers_picks_uniformly():
@@ -276,5 +275,5 @@ def test_a_minibatch_without_a_cluster_promises_nothing():
     exact = max(math.sqrt(((MIXTURE - a) ** 2).sum(axis=1).max()) for a in MIXTURE)
     known = estimate_varsigma(MIXTURE, batches, optimal, diameter=exact, n_sets=4, rng=1)
     assert known.wide / 4 <= mixed.wide <= known.wide
-    with pytest.raises(ParameterError, match="batches must be one number a record"):
+    with pytest.raises(ParameterError, match="batches must be one number per record"):
         estimate_varsigma(MIXTURE, [1, 2], optimal)

@@ -19,7 +19,7 @@ import pytest
 
 from dpkv.domain import Box
 from dpkv.errors import DomainError, ParameterError, TableError
-from dpkv.seeding import BUILDERS, build_synopses, sk_means
+from dpkv.seeding import BUILDERS, sk_means, summarise_stream
 from dpkv.streams import CHUNK_ROWS, as_stream, recut
 from dpkv.tables import csvfile, open_stream, open_table, prepare
 
@@ -97,8 +97,8 @@ def test_csv_from_anywhere(way, zipped, monkeypatch):
 def test_a_real_pipe_into_a_real_process(tmp_path):
     program = (
         "import sys; from dpkv.seeding import sk_means; from dpkv.tables import open_stream\n"
-        "found = sk_means(open_stream('-', bounds=(-1, 1)), 3, n_synopses=20, rng=1)\n"
-        "print(found.synopses.n_records, found.synopses.weights.sum(), found.centers.shape)"
+        "found = sk_means(open_stream('-', bounds=(-1, 1)), 3, summary_points=20, rng=1)\n"
+        "print(found.summary.n_records, found.summary.weights.sum(), found.centers.shape)"
     )
     rng = np.random.default_rng(0)
     lines = "\n".join(f"{x:.4f},{y:.4f}" for x, y in rng.uniform(-1, 1, (30_000, 2)))
@@ -292,7 +292,7 @@ def chunks_of_noise(n_chunks: int) -> Iterator[np.ndarray]:
 @pytest.mark.parametrize("builder", BUILDERS)
 def test_memory_does_not_grow_with_the_stream(builder):
     def work(n_chunks: int) -> int:
-        return peak_of(lambda: build_synopses(chunks_of_noise(n_chunks), 100, builder=builder))
+        return peak_of(lambda: summarise_stream(chunks_of_noise(n_chunks), 100, builder=builder))
 
     chunk = CHUNK_ROWS * 4 * 8
     assert work(24) < 6 * chunk  # as it comes, gathered, and cut into blocks; never 24 of them

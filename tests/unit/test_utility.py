@@ -38,12 +38,12 @@ def by_name(rows: tuple[UtilityRow, ...]) -> dict[str, UtilityRow]:
     return {row.name: row for row in rows}
 
 
-def outside(_problem: field.Contest, run: field.Run, _seed: object) -> np.ndarray:
+def outside(_problem: field.Contest, run: field.RivalRun, _seed: object) -> np.ndarray:
     """A rival that answers in the user's coordinates where working ones are asked for."""
     return MIDDLES[: run.k].copy()
 
 
-def quoting(problem: field.Contest, _run: field.Run, _seed: object) -> np.ndarray:
+def quoting(problem: field.Contest, _run: field.RivalRun, _seed: object) -> np.ndarray:
     """A rival whose error quotes a record."""
     raise ValueError(f"cannot use {problem.working[0]!r}")
 
@@ -94,8 +94,10 @@ def test_an_easy_mixture_orders_the_rivals(easy):
 def test_a_rival_without_its_scale_is_noticed(easy):
     """Planted fault: centers in half the units stay inside the domain, and spoil the order."""
 
-    def shrunk(problem: field.Contest, run: field.Run, seed: np.random.SeedSequence) -> np.ndarray:
-        return 0.5 * field._by_name(problem, run, seed)
+    def shrunk(
+        problem: field.Contest, run: field.RivalRun, seed: np.random.SeedSequence
+    ) -> np.ndarray:
+        return 0.5 * field._run_by_name(problem, run, seed)
 
     broken = Contender("lloyd", "wrong units", shrunk)
     rows = by_name(
@@ -349,7 +351,7 @@ def test_failures_say_why_and_never_quote_a_record():
 
 
 def test_some_runs_may_fail():
-    def sometimes(problem: field.Contest, run: field.Run, _seed: object) -> np.ndarray:
+    def sometimes(problem: field.Contest, run: field.RivalRun, _seed: object) -> np.ndarray:
         if run.number == 1:
             raise UsageError("no luck.")
         return problem.working[: run.k]

@@ -69,7 +69,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableBlock:
     """A table; ``words`` are the columns to the left that hold words, not figures."""
 
     kind: ClassVar[str] = "table"
@@ -83,7 +83,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-Block = Text | Items | Heading | Code | Picture | Table
+Block = Text | Items | Heading | Code | Picture | TableBlock
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def verdict_cell(violates: bool, good: str, bad: str) -> Cell:
     return Cell(f"✕ {bad}", tone="bad") if violates else Cell(f"✓ {good}", tone="good")
 
 
-def without_repeats(table: Table) -> Table:
+def without_repeats(table: TableBlock) -> TableBlock:
     """Return the table with a first column that always says the same moved to the caption."""
     said = {row[0] for row in table.rows}
     if len(said) != 1 or len(table.header) == 1:

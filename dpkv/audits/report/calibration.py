@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpkv.audits.report.blocks import Cell, Picture, Section, Table, Text, plain
+from dpkv.audits.report.blocks import Cell, Picture, Section, TableBlock, Text, plain
 from dpkv.audits.report.numbers import ABSENT, number
 from dpkv.audits.results import Audit, CalibrationRow
 
@@ -37,8 +37,8 @@ def calibration_section(audit: Audit) -> Section:
     return Section("calibration", title, (Text(_WHAT), second, picture, table))
 
 
-def _public_table(rows: tuple[CalibrationRow, ...]) -> Table:
-    return Table(
+def _public_table(rows: tuple[CalibrationRow, ...]) -> TableBlock:
+    return TableBlock(
         "calibration",
         "Noise for each number of centres",
         _HEADER,
@@ -47,15 +47,15 @@ def _public_table(rows: tuple[CalibrationRow, ...]) -> Table:
     )
 
 
-def _table(rows: tuple[CalibrationRow, ...]) -> Table:
+def _table(rows: tuple[CalibrationRow, ...]) -> TableBlock:
     published = ("published eps~", "published noise, sigma_1")
     notes = dict.fromkeys(row.published_note for row in rows if row.published_note)
     marks = dict(zip(notes, "abcdefghijklmnopqrstuvwxyz", strict=False))
-    return Table(
+    return TableBlock(
         "calibration",
         "Noise for each number of centres",
         (*_HEADER, *published),
-        tuple((*_row(row), *_published(row, marks)) for row in rows),
+        tuple((*_row(row), *_published_cells(row, marks)) for row in rows),
         words=frozenset(),
         notes=tuple(f"{mark}: {note}" for note, mark in marks.items()),
     )
@@ -66,7 +66,7 @@ def _row(row: CalibrationRow) -> tuple[Cell, ...]:
     return plain(str(row.k), *map(number, values))
 
 
-def _published(row: CalibrationRow, marks: dict[str, str]) -> tuple[Cell, ...]:
+def _published_cells(row: CalibrationRow, marks: dict[str, str]) -> tuple[Cell, ...]:
     mark = marks.get(row.published_note, "")
     absent = f"{ABSENT} {mark}".rstrip()
     noise = absent if row.published is None else f"{number(row.published)} {mark}".rstrip()

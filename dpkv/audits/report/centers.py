@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpkv.audits.report.blocks import Cell, Picture, Section, Table, Text, chunks, plain
+from dpkv.audits.report.blocks import Cell, Picture, Section, TableBlock, Text, chunks, plain
 from dpkv.audits.report.numbers import count, exact, number
 from dpkv.audits.results import Audit, Subject
 
@@ -48,7 +48,7 @@ def _axes(subject: Subject) -> str:
     )
 
 
-def _center_tables(subject: Subject) -> tuple[Table, ...]:
+def _center_tables(subject: Subject) -> tuple[TableBlock, ...]:
     centers = subject.released_centers or ()
     numbered = list(enumerate(centers, start=1))
     parts = chunks(numbered)
@@ -57,7 +57,7 @@ def _center_tables(subject: Subject) -> tuple[Table, ...]:
     )
 
 
-def _centers(subject: Subject, part: Sequence[Numbered], index: int, *, whole: bool) -> Table:
+def _centers(subject: Subject, part: Sequence[Numbered], index: int, *, whole: bool) -> TableBlock:
     bounds = _bounds(subject)
     rows = tuple(
         (Cell(name, _between(bounds, column)), *plain(*(number(c[column]) for _, c in part)))
@@ -65,10 +65,10 @@ def _centers(subject: Subject, part: Sequence[Numbered], index: int, *, whole: b
     )
     header = ("column", *(f"centre {place}" for place, _ in part))
     caption = f"The released centres{'' if whole else f', {part[0][0]} to {part[-1][0]}'}"
-    return Table(f"centers-{index}", caption, header, rows, notes=_ball(subject))
+    return TableBlock(f"centers-{index}", caption, header, rows, notes=_ball(subject))
 
 
-def _bounds_tables(subject: Subject) -> tuple[Table | Text, ...]:
+def _bounds_tables(subject: Subject) -> tuple[TableBlock | Text, ...]:
     bounds = _bounds(subject)
     if bounds is None:
         return tuple(Text(note) for note in _ball(subject))
@@ -76,7 +76,7 @@ def _bounds_tables(subject: Subject) -> tuple[Table | Text, ...]:
         plain(name, exact(low), exact(high))
         for name, (low, high) in zip(subject.columns, bounds, strict=True)
     )
-    return (Table("bounds", "Where records may lie", ("column", "from", "to"), rows),)
+    return (TableBlock("bounds", "Where records may lie", ("column", "from", "to"), rows),)
 
 
 def _bounds(subject: Subject) -> list[tuple[float, float]] | None:

@@ -11,7 +11,7 @@ from dpkv.audits.report.blocks import (
     Heading,
     Items,
     Section,
-    Table,
+    TableBlock,
     Text,
     VerdictCard,
     plain,
@@ -122,7 +122,7 @@ def _verdict(audit: Audit) -> VerdictCard:
     who = subject.vouched_by
     vouched = [] if who is None else [("Record vouched for", vouched_words(who))]
     facts = (
-        ("Released", _released(subject)),
+        ("Released", _release_words(subject)),
         *vouched,
         (_promise(audit), subject.statement),
         ("Neighbours", _relation(subject.neighbours)),
@@ -161,7 +161,7 @@ def _utility(audit: Audit) -> str:
     return "Left out of the public variant." if public else "Not compared in this audit."
 
 
-def _released(subject: Subject) -> str:
+def _release_words(subject: Subject) -> str:
     if subject.released_centers is None:
         return f"Nothing yet. Audited: {_size(subject)}, k = {counts(subject.ks)}"
     centers = len(subject.released_centers)
@@ -230,7 +230,7 @@ def _reproducibility(audit: Audit) -> Section:
         (
             Text(_AGAIN),
             CodeBlock(settings.command),
-            Table(
+            TableBlock(
                 "settings",
                 "Settings and versions",
                 ("", ""),

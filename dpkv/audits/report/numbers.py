@@ -28,14 +28,14 @@ def number(value: float | None, *, digits: int = _DIGITS, rounding: str = ROUND_
     if value == 0:
         return "0"
     whole = Decimal(repr(value)).adjusted() + 1
-    return _written(_rounded(value, max(digits, whole if whole in _PLAIN else 0), rounding))
+    return _write(_round(value, max(digits, whole if whole in _PLAIN else 0), rounding))
 
 
 def exact(value: float) -> str:
     """Return a number that someone chose, as short as it can be written."""
     if not math.isfinite(value) or value == 0:
         return number(value)
-    return _written(Decimal(repr(value)).normalize())
+    return _write(Decimal(repr(value)).normalize())
 
 
 def lower(value: float | None, *, beside: float | None = None) -> str:
@@ -43,7 +43,7 @@ def lower(value: float | None, *, beside: float | None = None) -> str:
     if value is None or beside is None or not math.isfinite(value) or value == beside:
         return number(value, rounding=ROUND_FLOOR)
     digits = _DIGITS
-    while digits < _ALL_DIGITS and _rounded(value, digits, ROUND_FLOOR) == Decimal(repr(beside)):
+    while digits < _ALL_DIGITS and _round(value, digits, ROUND_FLOOR) == Decimal(repr(beside)):
         digits += 1
     return number(value, digits=digits, rounding=ROUND_FLOOR)
 
@@ -63,13 +63,13 @@ def counts(values: tuple[int, ...]) -> str:
     return ", ".join(map(str, values))
 
 
-def _rounded(value: float, digits: int, rounding: str) -> Decimal:
+def _round(value: float, digits: int, rounding: str) -> Decimal:
     """Return the number with exactly so many significant digits, zeros included."""
     rounded = Context(prec=digits, rounding=rounding).create_decimal(repr(value))
     return rounded.quantize(Decimal(1).scaleb(rounded.adjusted() + 1 - digits))
 
 
-def _written(value: Decimal) -> str:
+def _write(value: Decimal) -> str:
     magnitude = value.adjusted() if value else 0
     if magnitude not in _PLAIN:
         mantissa = value.scaleb(-magnitude)

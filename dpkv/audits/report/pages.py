@@ -47,7 +47,7 @@ def _environment(*, escaping: bool) -> Environment:
         autoescape=escaping,
         undefined=StrictUndefined,
     )
-    environment.filters.update(md=_escaped, cell=_cell, code=_indented)
+    environment.filters.update(md=_escape, cell=_cell, code=_indent)
     return environment
 
 
@@ -56,18 +56,18 @@ def _source(name: str) -> str:
     return (folder / name).read_text(encoding="utf-8")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return text on one line that Markdown shows as it is."""
     line = _BREAKS.sub(" ", text).strip()
     return _NUMBERED.sub(r"\1\\", _MARKS.sub(r"\\\g<0>", line)).translate(_ENTITIES)
 
 
 def _cell(cell: Cell) -> str:
-    text, note = _escaped(cell.text), _escaped(cell.note)
+    text, note = _escape(cell.text), _escape(cell.note)
     if not note:
         return text
     return f"{text} {note if cell.note.startswith('[') else f'({note})'}"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())

@@ -47,13 +47,13 @@ class Plot:
 
 def draw(name: str, audit: Audit, alt: str) -> Plot:
     """Return the plot of that name."""
-    drawer, keys = _named(name, audit)
+    drawer, keys = _drawer_of(name, audit)
     wide = inline_svg(drawer(WIDE), f"{name}-wide", alt)
     narrow = inline_svg(drawer(NARROW), f"{name}-narrow", alt)
     return Plot(wide, narrow, tuple(keys))
 
 
-def _named(name: str, audit: Audit) -> tuple[Drawer, list[Key]]:
+def _drawer_of(name: str, audit: Audit) -> tuple[Drawer, list[Key]]:
     if name == "noise":
         return lambda width: noise_figure(audit.calibration, width), _noise_keys(audit.calibration)
     if name == "losses":

@@ -10,7 +10,7 @@ from dpkv.audits.report.blocks import (
     Heading,
     Picture,
     Section,
-    Table,
+    TableBlock,
     Text,
     plain,
     verdict_cell,
@@ -45,7 +45,7 @@ def privacy_section(audit: Audit) -> Section:
         relation,
         *_worst_cases(audit),
         *_data_losses(audit),
-        *_sampled(audit),
+        *_sampled_blocks(audit),
         *_conformance(audit),
         *_published_bound(audit.published_bound),
     )
@@ -56,7 +56,7 @@ def _worst_cases(audit: Audit) -> tuple[Block, ...]:
     heading = Heading("Worst cases")
     if not audit.worst_cases:
         return heading, Text("No worst case was searched for.")
-    table = Table(
+    table = TableBlock(
         "worst-cases",
         "The largest losses found over all tables, neighbours and outputs, rounded down",
         ("mechanism", "k", "claimed eps", "largest loss", "result", "witness"),
@@ -86,7 +86,7 @@ def _data_losses(audit: Audit) -> tuple[Block, ...]:
     heading = Heading("Losses on the curator's own records")
     if not audit.data_losses:
         return heading, Text(_NO_DATA[audit.visibility])
-    table = Table(
+    table = TableBlock(
         "data-losses",
         "Losses of releases from the curator's own records, each against its worst neighbour",
         ("mechanism", "k", "claimed eps", "audited release", "simulated, median", "largest",
@@ -123,12 +123,12 @@ def _data_loss(row: DataLoss) -> tuple[Cell, ...]:
     )
 
 
-def _sampled(audit: Audit) -> tuple[Block, ...]:
+def _sampled_blocks(audit: Audit) -> tuple[Block, ...]:
     heading = Heading("Sampled bounds")
     if not audit.sampled:
         return heading, Text("No bound was sampled.")
     methods = list(dict.fromkeys(row.method for row in audit.sampled))
-    table = Table(
+    table = TableBlock(
         "sampled",
         "Lower bounds on eps from runs of the code on two neighbouring tables, rounded down",
         ("mechanism", "k", "claimed eps", "lower bound", "alpha", "runs a side", "in the event",
@@ -161,7 +161,7 @@ def _conformance(audit: Audit) -> tuple[Block, ...]:
     heading = Heading("Conformance of the sampler")
     if not audit.conformance:
         return heading, Text("The sampler was not tested.")
-    table = Table(
+    table = TableBlock(
         "conformance",
         "What the code draws against the exact probabilities",
         ("test", "statistic", "p-value", "fails below", "draws", "result"),
@@ -183,7 +183,7 @@ def _published_bound(found: PublishedBound | None) -> tuple[Block, ...]:
     heading = Heading("The published bound")
     if found is None:
         return heading, Text("The paper's own bound was not tested.")
-    table = Table(
+    table = TableBlock(
         "published-bound",
         "The paper's theorem on random small instances, by enumeration",
         ("instances", "tightest ratio", "violations", "violations as run"),

@@ -63,12 +63,12 @@ def inline_svg(figure: Figure, name: str, alt: str) -> str:
 
     ``name`` sets its identifiers apart from those of other figures on the page.
     """
-    root = ElementTree.fromstring(_drawn(figure, name))
+    root = ElementTree.fromstring(_draw(figure, name))
     for child in [c for c in root if c.tag.endswith("metadata")]:
         root.remove(child)
     for element in root.iter():
         element.tag = element.tag.removeprefix(_SVG)
-        element.attrib.update(_inlined(dict(element.attrib), name))
+        element.attrib.update(_inline(dict(element.attrib), name))
         element.attrib.pop(_HREF, None)
     box = root.attrib["viewBox"]
     root.attrib.clear()
@@ -76,7 +76,7 @@ def inline_svg(figure: Figure, name: str, alt: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _drawn(figure: Figure, name: str) -> str:
+def _draw(figure: Figure, name: str) -> str:
     from matplotlib import rc_context  # noqa: PLC0415 (slow to import)
 
     drawn = io.StringIO()
@@ -87,7 +87,7 @@ def _drawn(figure: Figure, name: str) -> str:
     return drawn.getvalue()
 
 
-def _inlined(attributes: dict[str, str], name: str) -> dict[str, str]:
+def _inline(attributes: dict[str, str], name: str) -> dict[str, str]:
     """Return attributes with identifiers of this figure and colours and fonts of the page."""
     if "id" in attributes:
         attributes["id"] = f"{name}-{attributes['id']}"

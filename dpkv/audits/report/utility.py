@@ -11,7 +11,7 @@ from dpkv.audits.report.blocks import (
     Items,
     Picture,
     Section,
-    Table,
+    TableBlock,
     Text,
     chunks,
     plain,
@@ -86,7 +86,7 @@ def _comparison(eps: float, rows: list[UtilityRow], index: int) -> list[Block]:
 
 def _pivots(
     name: str, caption: str, rows: list[UtilityRow], cell: Callable[[UtilityRow], Cell]
-) -> list[Table]:
+) -> list[TableBlock]:
     ks = sorted({row.k for row in rows})
     parts = chunks(ks)
     if len(parts) == 1:
@@ -103,9 +103,9 @@ def _pivot(
     rows: list[UtilityRow],
     ks: Sequence[int],
     cell: Callable[[UtilityRow], Cell],
-) -> Table:
+) -> TableBlock:
     found = {(row.name, row.k): row for row in rows}
-    return Table(
+    return TableBlock(
         name,
         caption,
         ("", *(f"k = {k}" for k in ks)),
@@ -164,7 +164,7 @@ def rivals_section(audit: Audit) -> Section:
     title = "Rivals"
     if not audit.rivals:
         return Section("rivals", title, (Text("Nothing was compared with."),))
-    table = Table(
+    table = TableBlock(
         "rivals",
         "What k-variates++ is compared with",
         ("name", "what", "version", "note"),

@@ -66,7 +66,7 @@ def _check_edge(longest_edge: float) -> None:
         raise ParameterError("edge", "at most 1, the unit cube's", longest_edge)
 
 
-def moved(held: Labelled, share: float, rng: np.random.Generator) -> Labelled:
+def move_records(held: Labelled, share: float, rng: np.random.Generator) -> Labelled:
     """Return the table after every record has moved, with that probability, to another peer.
 
     The other peer is uniform among the others; a peer that has lost all its records is gone.

@@ -52,7 +52,7 @@ class _Part:
     def _version_path(self) -> Path:
         return self.path.with_suffix(".part.json")
 
-    def begun(self) -> tuple[int, str | None]:
+    def read_begun(self) -> tuple[int, str | None]:
         """Return how many bytes are here and which version they are of; 0 where unknown."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             known = json.loads(self._version_path.read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def fetch(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         part = _Part(folder / f".{recipe.file}.part", address, recipe.most_bytes, threading.Event())
-        _in_time(part, lambda: _download(part, progress or (lambda _share: None)))
+        _call_in_time(part, lambda: _download(part, progress or (lambda _share: None)))
         return _settle(recipe, part, folder / recipe.file)
     except OSError as error:
         raise DatasetError(f"{folder} cannot be written: {error.strerror}.") from None
@@ -100,7 +100,7 @@ def _scheme(address: str) -> str:
         return ""
 
 
-def _in_time(part: _Part, work: Callable[[], None]) -> None:
+def _call_in_time(part: _Part, work: Callable[[], None]) -> None:
     """Do the work, and stop waiting for it when its time is over.
 
     A server can hold a transfer up at every step, down to the letters of a header; only a thread
@@ -148,11 +148,11 @@ class _SameScheme(urllib.request.HTTPRedirectHandler):
 
 def _download(part: _Part, progress: Progress) -> None:
     """Get what is missing of the file."""
-    have, version = part.begun()
+    have, version = part.read_begun()
     headers = {"User-Agent": "dpkv", "Accept-Encoding": "identity"}
     if have and version:
         headers |= {"Range": f"bytes={have}-", "If-Range": version}
-    with _opened(part, headers) as response:
+    with _open(part, headers) as response:
         if response is None:  # nothing is missing, or it cannot be continued: begin anew
             part.remove()
             _download(part, progress)
@@ -166,7 +166,7 @@ def _download(part: _Part, progress: Progress) -> None:
 
 
 @contextlib.contextmanager
-def _opened(part: _Part, headers: dict[str, str]) -> Iterator[Any]:
+def _open(part: _Part, headers: dict[str, str]) -> Iterator[Any]:
     """Yield the answer, or None where the range cannot be had."""
     request = urllib.request.Request(part.url, headers=headers)
     try:
@@ -185,7 +185,7 @@ def _opened(part: _Part, headers: dict[str, str]) -> Iterator[Any]:
             "table that you have can be put into the folder that DPKV_DATA names."
         ) from None
     except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        raise _interrupted(part, type(error).__name__) from None
+        raise _interruption(part, type(error).__name__) from None
     except UnicodeError:  # a host's name that is none
         raise DatasetError(f"--url must name a host. Got {part.url!r} instead.") from None
 
@@ -202,7 +202,7 @@ def _check_start(part: _Part, response: Any, have: int) -> None:
 
 
 def _copy(part: _Part, response: Any, have: int, progress: Progress) -> None:
-    total = _expected(part, response, have)
+    total = _expected_bytes(part, response, have)
     with part.path.open("ab") as file:
         while have <= part.most_bytes and (block := _next_block(part, response)):
             if part.stopped.is_set():
@@ -214,10 +214,10 @@ def _copy(part: _Part, response: Any, have: int, progress: Progress) -> None:
     if have > part.most_bytes:
         raise _too_much(part)
     if total is not None and have < total:
-        raise _interrupted(part, f"{have} of {total} bytes have arrived")
+        raise _interruption(part, f"{have} of {total} bytes have arrived")
 
 
-def _expected(part: _Part, response: Any, have: int) -> int | None:
+def _expected_bytes(part: _Part, response: Any, have: int) -> int | None:
     """Return how long the file will be, where the server says so."""
     length = response.headers.get("Content-Length")
     if length is None:
@@ -239,7 +239,7 @@ def _next_block(part: _Part, response: Any) -> bytes:
     try:
         block: bytes = response.read1(_BLOCK)
     except OSError as error:
-        raise _interrupted(part, type(error).__name__) from None
+        raise _interruption(part, type(error).__name__) from None
     return block
 
 
@@ -251,7 +251,7 @@ def _too_much(part: _Part) -> DatasetError:
     )
 
 
-def _interrupted(part: _Part, why: str) -> DatasetError:
+def _interruption(part: _Part, why: str) -> DatasetError:
     return DatasetError(
         f"the transfer from {urlsplit(part.url).netloc} was cut short ({why}): run the command "
         "again to go on."

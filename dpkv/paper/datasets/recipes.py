@@ -112,7 +112,7 @@ def load_checked_values(recipe: Recipe, path: Path) -> Float64s:
 def parse_values(recipe: Recipe, contents: bytes) -> Float64s:
     """Return the numbers of a file: separated by commas or blanks, compressed or not."""
     try:
-        text = _unpacked(recipe, contents).decode("utf-8").replace(",", " ")
+        text = _unpack(recipe, contents).decode("utf-8").replace(",", " ")
         if not text.strip():
             raise ValueError
         values = np.loadtxt(io.StringIO(text), ndmin=2)[:, : len(recipe.columns)]
@@ -131,7 +131,7 @@ def is_packed(contents: bytes) -> bool:
     return contents.startswith((_GZIP, _BZIP2))
 
 
-def _unpacked(recipe: Recipe, contents: bytes) -> bytes:
+def _unpack(recipe: Recipe, contents: bytes) -> bytes:
     """Return what a file holds, and never unpack more than the recipe's table can be."""
     file = io.BytesIO(contents)
     if contents.startswith(_GZIP):

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpkv.engine import LocalTransport, Node, Peers, dk_protected, kmeans_parallel
 from dpkv.engine.shards import ShardRecords, simulate_secret
-from dpkv.paper.datasets.families import Labelled, hyperrectangles, moved
+from dpkv.paper.datasets.families import Labelled, hyperrectangles, move_records
 from dpkv.paper.datasets.recipes import load_paper_table
 from dpkv.paper.studies.drawing import COLORS, SERIES, canvas, finish
 from dpkv.paper.studies.runner import rng_of
@@ -37,7 +37,7 @@ _BASE = "rivals"
 
 
 @dataclass(frozen=True)
-class Settings:
+class DkMeansSettings:
     """What is run. ``moves`` are per cent; a table is a name, then a replicate or a start."""
 
     seed: int
@@ -53,7 +53,7 @@ class Settings:
     rival_runs: int
 
 
-def cases(settings: Settings) -> list[Case]:
+def cases(settings: DkMeansSettings) -> list[Case]:
     """Return the rivals of every table, then every p."""
     return [
         Case(f"{table}, {part}", weight=weight)
@@ -66,7 +66,7 @@ def cases(settings: Settings) -> list[Case]:
 
 
 @lru_cache(maxsize=1)
-def held_by_peers(settings: Settings, table: str) -> Labelled | None:
+def held_by_peers(settings: DkMeansSettings, table: str) -> Labelled | None:
     """Return a table and the peer of each record at p = 0; None where its file is not given."""
     name, _, variant = table.partition("/")
     rng = rng_of(settings.seed, table, "peers")
@@ -100,7 +100,7 @@ def peers_of(held: Labelled, seed: int) -> Peers:
     return Peers(LocalTransport(nodes))
 
 
-def run(settings: Settings, case: Case) -> Figures:
+def run(settings: DkMeansSettings, case: Case) -> Figures:
     """Run the rivals on a table, or dk-means++ on it after records have moved."""
     table, part = case.name.split(", ")
     held = held_by_peers(settings, table)
@@ -108,22 +108,22 @@ def run(settings: Settings, case: Case) -> Figures:
         return {"missing": True}
     rng = rng_of(settings.seed, case.name)
     if part == _BASE:
-        return _rivals(settings, held, rng)
+        return _run_rivals(settings, held, rng)
     share = int(part.removeprefix("p = ").removesuffix("%")) / 100.0
-    peers = peers_of(moved(held, share, rng), settings.seed)
+    peers = peers_of(move_records(held, share, rng), settings.seed)
     phi = {
-        str(k): _moments([_protected(peers, k, rng) for _ in range(settings.runs)])
+        str(k): _moments([_run_protected(peers, k, rng) for _ in range(settings.runs)])
         for k in settings.ks
     }
     return {"spread": peers.spread(), "peers": peers.n_nodes, "phi": phi}
 
 
-def _protected(peers: Peers, k: int, rng: np.random.Generator) -> float:
+def _run_protected(peers: Peers, k: int, rng: np.random.Generator) -> float:
     seeding = dk_protected(peers, k, rng=rng, run=rng.bytes(16).hex())
     return peers.potential(seeding.centers)
 
 
-def _rivals(settings: Settings, held: Labelled, rng: np.random.Generator) -> Figures:
+def _run_rivals(settings: DkMeansSettings, held: Labelled, rng: np.random.Generator) -> Figures:
     """Run both rivals on the whole table; neither depends on how it is divided."""
     points = held.points
     whole = peers_of(Labelled(points, np.zeros(len(points), np.int64)), settings.seed)
@@ -131,13 +131,15 @@ def _rivals(settings: Settings, held: Labelled, rng: np.random.Generator) -> Fig
     found: Figures = {"records": len(points), "columns": points.shape[1]}
     for name in RIVALS:
         found[name] = {
-            str(k): _moments([_rival(name, whole, points, k, rng) for _ in runs])
+            str(k): _moments([_run_rival(name, whole, points, k, rng) for _ in runs])
             for k in settings.ks
         }
     return found
 
 
-def _rival(name: str, whole: Peers, points: Float64s, k: int, rng: np.random.Generator) -> float:
+def _run_rival(
+    name: str, whole: Peers, points: Float64s, k: int, rng: np.random.Generator
+) -> float:
     if name == PLUSPLUS:
         return potential(points, kmeans_plusplus(points, k, rng=rng)[0])
     return potential(points, kmeans_parallel(whole, k, rng=rng).centers)
@@ -149,7 +151,7 @@ def _moments(values: list[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "error": spread / math.sqrt(len(values))}
 
 
-def summarise(settings: Settings, finished: Finished) -> Summary:
+def summarise(settings: DkMeansSettings, finished: Finished) -> Summary:
     """Return rho_phi for every table, p and k, and its averages by kind of table."""
     given = [name for name in settings.tables if "missing" not in finished[f"{name}, {_BASE}"]]
     rows = [row for table in given for row in _rows(settings, table, finished)]
@@ -166,7 +168,7 @@ def _kind(table: str) -> str:
     return SYNTHETIC if table.startswith(SYNTHETIC) else table
 
 
-def _rows(settings: Settings, table: str, finished: Finished) -> list[dict[str, Any]]:
+def _rows(settings: DkMeansSettings, table: str, finished: Finished) -> list[dict[str, Any]]:
     base = finished[f"{table}, {_BASE}"]
     at_zero = finished[f"{table}, p = {settings.moves[0]}%"]["spread"]
     rows = []
@@ -286,4 +288,4 @@ def _spreads(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_ylim(bottom=0.0)
 
 
-STUDY = Study("dk-means", Settings, cases, run, summarise, draw, tell)
+STUDY = Study("dk-means", DkMeansSettings, cases, run, summarise, draw, tell)

@@ -16,9 +16,10 @@ import numpy as np
 from dpkv.calibration import certify, uniform_pick_ceiling
 from dpkv.domain import Box
 from dpkv.paper.datasets.families import ball
-from dpkv.paper.published import published_eps_tilde
-from dpkv.paper.randomized import estimate, random_neighbourhoods
-from dpkv.paper.studies.contest import (
+from dpkv.paper.published_calibration import published_eps_tilde
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
+from dpkv.paper.studies.drawing import canvas, finish
+from dpkv.paper.studies.mechanism_contest import (
     CERTIFIED,
     FORGY,
     FREE,
@@ -30,7 +31,6 @@ from dpkv.paper.studies.contest import (
     mean_of,
     ratio,
 )
-from dpkv.paper.studies.drawing import canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
 
@@ -43,7 +43,7 @@ _KINDS = (RECOMPUTED, CERTIFIED)
 
 
 @dataclass(frozen=True)
-class Settings:
+class HeatMapSettings:
     """What is run. ``n_est`` is of the random search, which sees the first ``searched`` records."""
 
     seed: int
@@ -57,7 +57,7 @@ class Settings:
     runs: int
 
 
-def cases(settings: Settings) -> list[Case]:
+def cases(settings: HeatMapSettings) -> list[Case]:
     """Return every cell."""
     return [
         Case(f"d = {d}, m = {m}, k = {k}", weight=float(d * m * k) + 1e5)
@@ -68,19 +68,19 @@ def cases(settings: Settings) -> list[Case]:
 
 
 @lru_cache(maxsize=1)
-def arena_of(settings: Settings, n_features: int, n_records: int) -> Arena:
+def arena_of(settings: HeatMapSettings, n_features: int, n_records: int) -> Arena:
     """Return the ball on the grid of the cube around it."""
     points = ball(n_records, n_features, rng_of(settings.seed, "ball", n_features, n_records))
     domain = Box((-1.0,) * n_features, (1.0,) * n_features, scaled=False)
     return Arena.of(points, domain)
 
 
-def run(settings: Settings, case: Case) -> Figures:
+def run(settings: HeatMapSettings, case: Case) -> Figures:
     """Find eps~ of one cell by the paper's formula, and run the contest."""
     d, m, k = (int(part.split(" = ")[1]) for part in case.name.split(", "))
     arena = arena_of(settings, d, m)
     rng = rng_of(settings.seed, case.name)
-    published = _published(settings, arena, m, k, rng)
+    published = _estimate_eps_tilde(settings, arena, m, k, rng)
     mechanisms = contestants(arena, settings.eps, k, settings.gamma, {RECOMPUTED: published})
     return {
         "d": d,
@@ -91,8 +91,8 @@ def run(settings: Settings, case: Case) -> Figures:
     }
 
 
-def _published(
-    settings: Settings, arena: Arena, m: int, k: int, rng: np.random.Generator
+def _estimate_eps_tilde(
+    settings: HeatMapSettings, arena: Arena, m: int, k: int, rng: np.random.Generator
 ) -> float | None:
     """Return eps~ by the random search on a sample; the remaining potential grows with m."""
     sample = np.ascontiguousarray(arena.values[: settings.searched])
@@ -101,13 +101,13 @@ def _published(
     return published_eps_tilde(settings.eps, k, spread, found.monotonicity).value
 
 
-def summarise(settings: Settings, finished: Finished) -> Summary:
+def summarise(settings: HeatMapSettings, finished: Finished) -> Summary:
     """Return the ratios of every cell."""
     rows = [_row(settings, found) for found in finished.values()]
     return {"eps": settings.eps, "rows": rows}
 
 
-def _row(settings: Settings, found: Figures) -> dict[str, Any]:
+def _row(settings: HeatMapSettings, found: Figures) -> dict[str, Any]:
     row: dict[str, Any] = {name: found[name] for name in ("d", "m", "k")}
     size = {"n_records": found["m"], "n_clusters": found["k"]}
     row[f"eps_tilde_{RECOMPUTED}"] = found["published"]
@@ -188,4 +188,4 @@ def _map(axes: Axes, rows: list[dict[str, Any]], rival: str, ours: str) -> None:
     axes.set_yticks(range(len(ks)), [str(k) for k in ks])
 
 
-STUDY = Study("heat-maps", Settings, cases, run, summarise, draw, tell)
+STUDY = Study("heat-maps", HeatMapSettings, cases, run, summarise, draw, tell)

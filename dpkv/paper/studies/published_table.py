@@ -20,11 +20,12 @@ from dpkv.calibration import calibrate, certify, uniform_pick_ceiling
 from dpkv.domain import Box, data_domain
 from dpkv.paper.datasets.clinic import clinic_patients
 from dpkv.paper.datasets.recipes import load_paper_table
-from dpkv.paper.extent import enclosing_radius
-from dpkv.paper.printed import PRINTED_AT_EPS_ONE
-from dpkv.paper.published import published_eps_tilde
-from dpkv.paper.randomized import estimate, random_neighbourhoods
-from dpkv.paper.studies.contest import (
+from dpkv.paper.enclosing_ball import enclosing_radius
+from dpkv.paper.printed_figures import PRINTED_AT_EPS_ONE
+from dpkv.paper.published_calibration import published_eps_tilde
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
+from dpkv.paper.studies.drawing import COLORS, canvas, finish
+from dpkv.paper.studies.mechanism_contest import (
     CERTIFIED,
     CLAMPED,
     FORGY,
@@ -39,7 +40,6 @@ from dpkv.paper.studies.contest import (
     mean_of,
     ratio,
 )
-from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
 from dpkv.types import Float64s
@@ -72,7 +72,7 @@ _AGREES = 1.0  # in eps~: what the random search and the choice of R may make of
 
 
 @dataclass(frozen=True)
-class Settings:
+class PublishedTableSettings:
     """What is run; ``bounded`` also bounds spread and monotonicity from the safe side."""
 
     seed: int
@@ -85,13 +85,13 @@ class Settings:
     runs: int
 
 
-def ks_of(settings: Settings, table: str) -> tuple[int, ...]:
+def ks_of(settings: PublishedTableSettings, table: str) -> tuple[int, ...]:
     """Return the k that the paper prints for a table."""
     name = PAPERS_NAMES.get(table)
     return settings.control_ks if name is None else tuple(PRINTED_RATIOS[name])
 
 
-def cases(settings: Settings) -> list[Case]:
+def cases(settings: PublishedTableSettings) -> list[Case]:
     """Return the calibration of every table, then every k."""
     return [
         case
@@ -113,7 +113,7 @@ def arena_of(table: str) -> tuple[Arena, Float64s, Box] | None:
     return Arena.of(values, domain), values, domain
 
 
-def run(settings: Settings, case: Case) -> Figures:
+def run(settings: PublishedTableSettings, case: Case) -> Figures:
     """Calibrate a table for all k, or run the contest for one."""
     table, part = case.name.split(", ")
     prepared = arena_of(table)
@@ -124,18 +124,18 @@ def run(settings: Settings, case: Case) -> Figures:
         return _calibration(settings, table, values, domain)
     k = int(part.removeprefix("k = "))
     rng = rng_of(settings.seed, case.name)
-    eps_tildes = {PRINTED: _printed(table, k), RECOMPUTED: _recomputed(settings, table, k)}
+    eps_tildes = {PRINTED: _printed_eps(table, k), RECOMPUTED: _recompute(settings, table, k)}
     mechanisms = contestants(arena, settings.eps, k, settings.gamma, eps_tildes)
     return {"phi": contest(arena, mechanisms, settings.runs, rng)}
 
 
-def _printed(table: str, k: int) -> float | None:
+def _printed_eps(table: str, k: int) -> float | None:
     name = PAPERS_NAMES.get(table)
     return None if name is None else PRINTED_EPS_TILDE[name].get(k)
 
 
 @lru_cache(maxsize=16)
-def searched(settings: Settings, table: str, k: int) -> tuple[float, float]:
+def search(settings: PublishedTableSettings, table: str, k: int) -> tuple[float, float]:
     """Return spread, R being the diameter, and monotonicity by the paper's random search."""
     prepared = arena_of(table)
     assert prepared is not None
@@ -152,15 +152,17 @@ def _diameter(table: str) -> float:
     return 2.0 * enclosing_radius(prepared[1])
 
 
-def _recomputed(settings: Settings, table: str, k: int) -> float | None:
-    return published_eps_tilde(settings.eps, k, *searched(settings, table, k)).value
+def _recompute(settings: PublishedTableSettings, table: str, k: int) -> float | None:
+    return published_eps_tilde(settings.eps, k, *search(settings, table, k)).value
 
 
-def _calibration(settings: Settings, table: str, values: Float64s, domain: Box) -> Figures:
+def _calibration(
+    settings: PublishedTableSettings, table: str, values: Float64s, domain: Box
+) -> Figures:
     ks, eps = ks_of(settings, table), settings.eps
     found: Figures = {"records": len(values), "columns": values.shape[1], "by_k": {}}
     for k in ks:
-        spread, fall = searched(settings, table, k)
+        spread, fall = search(settings, table, k)
         size = {"n_records": len(values), "n_clusters": k}
         found["by_k"][str(k)] = {
             "diameter": published_eps_tilde(eps, k, spread, fall).value,
@@ -168,7 +170,7 @@ def _calibration(settings: Settings, table: str, values: Float64s, domain: Box) 
             "bounded": None,
             CERTIFIED: certify(eps, **size, gamma=settings.gamma).eps_tilde,
         }
-        printed = _printed(table, k)
+        printed = _printed_eps(table, k)
         if printed is not None:
             loss = first_round_loss(values, domain, printed)
             found["by_k"][str(k)]["first_round_loss"] = loss
@@ -194,7 +196,7 @@ def first_round_loss(values: Float64s, domain: Box, eps_tilde: float) -> float:
     return max(losses)
 
 
-def summarise(settings: Settings, finished: Finished) -> Summary:
+def summarise(settings: PublishedTableSettings, finished: Finished) -> Summary:
     """Return a row for every table and k, and the averages of `t-comp-sum`."""
     given = [t for t in settings.tables if "missing" not in finished[f"{t}, calibration"]]
     rows = [
@@ -208,13 +210,13 @@ def summarise(settings: Settings, finished: Finished) -> Summary:
 
 
 def _row(
-    settings: Settings, table: str, k: int, calibration: Figures, contested: Figures
+    settings: PublishedTableSettings, table: str, k: int, calibration: Figures, contested: Figures
 ) -> dict[str, Any]:
     m, by_k, phi = calibration["records"], calibration["by_k"][str(k)], contested["phi"]
     name = PAPERS_NAMES.get(table, "")
     printed = PRINTED_RATIOS.get(name, {}).get(k, (None, None))
     row: dict[str, Any] = {"table": table, "m": m, "d": calibration["columns"], "k": k}
-    row |= {"eps_tilde_printed": _printed(table, k), "eps_tilde_diameter": by_k["diameter"]}
+    row |= {"eps_tilde_printed": _printed_eps(table, k), "eps_tilde_diameter": by_k["diameter"]}
     row |= {"eps_tilde_radius": by_k["radius"], "eps_tilde_bounded": by_k["bounded"]}
     row |= {"eps_tilde_certified": by_k[CERTIFIED]}
     row["eps_tilde_ceiling"] = uniform_pick_ceiling(settings.eps, m)
@@ -301,12 +303,12 @@ def draw(summary: Summary) -> Figure:
             _eps_panel(line[0], rows, table)
             for axes, rival in zip(line[1:], (FORGY, GUPT), strict=True):
                 _ratio_panel(axes, rows, rival)
-        keys = {label: line for axes in panels.flat for label, line in _labelled(axes)}
+        keys = {label: line for axes in panels.flat for label, line in _labelled_artists(axes)}
         figure.legend(list(keys.values()), list(keys), loc="outside lower center", ncols=3)
     return figure
 
 
-def _labelled(axes: Axes) -> list[tuple[str, Artist]]:
+def _labelled_artists(axes: Axes) -> list[tuple[str, Artist]]:
     handles, labels = axes.get_legend_handles_labels()
     return list(zip(labels, handles, strict=True))
 
@@ -365,4 +367,4 @@ def _line(
         )
 
 
-STUDY = Study("published-table", Settings, cases, run, summarise, draw, tell)
+STUDY = Study("published-table", PublishedTableSettings, cases, run, summarise, draw, tell)

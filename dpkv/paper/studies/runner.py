@@ -94,13 +94,13 @@ def run_cases(
     for case in waiting:
         if progress is not None:
             remaining = (clock() - started) * left / done if done else None
-            progress(f"{study.name}, {case.name}{_left(remaining)}", 1.0 - left / total)
+            progress(f"{study.name}, {case.name}{_time_left(remaining)}", 1.0 - left / total)
         log.add(case, study.run(settings, case))
         done, left = done + case.weight, left - case.weight
     return {case.name: log.finished[case.name] for case in cases}
 
 
-def _left(seconds: float | None) -> str:
+def _time_left(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < _MINUTE:
@@ -118,7 +118,7 @@ def rng_of(seed: int, *name: object) -> np.random.Generator:
 
 def result_of(spec: Spec, study: Study, size: str, settings: Any, summary: Summary) -> Summary:
     """Return a study's result as one JSON object, with six digits of every number."""
-    summary = {name: _rounded(value) for name, value in summary.items()}
+    summary = {name: _round(value) for name, value in summary.items()}
     return {
         "schema_version": 1,
         "kind": "study",
@@ -132,12 +132,12 @@ def result_of(spec: Spec, study: Study, size: str, settings: Any, summary: Summa
     }
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list) else value
+        return {name: _round(one) for name, one in value.items()}
+    return [_round(one) for one in value] if isinstance(value, list) else value
 
 
 def json_of(result: Summary) -> str:

@@ -75,11 +75,11 @@ class Spec:
         known = {field.name for field in fields(study.settings)}
         if values.keys() - known:
             raise UsageError(f"the spec of {self.name} names unknown settings.")
-        return study.settings(**{name: _frozen(value) for name, value in values.items()})
+        return study.settings(**{name: _freeze(value) for name, value in values.items()})
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def _freeze(value: Any) -> Any:
+    return tuple(map(_freeze, value)) if isinstance(value, list) else value
 
 
 def load_spec(name: str) -> Spec:

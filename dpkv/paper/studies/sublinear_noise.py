@@ -17,9 +17,9 @@ import numpy as np
 
 from dpkv.calibration import certify, uniform_pick_ceiling
 from dpkv.paper.datasets.families import hyperrectangles
-from dpkv.paper.extent import enclosing_radius
-from dpkv.paper.published import published_eps_tilde
-from dpkv.paper.randomized import estimate, random_neighbourhoods
+from dpkv.paper.enclosing_ball import enclosing_radius
+from dpkv.paper.published_calibration import published_eps_tilde
+from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
 from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
@@ -33,7 +33,7 @@ _FEWEST = 3  # points that a fit of two numbers can be judged by
 
 
 @dataclass(frozen=True)
-class Settings:
+class SublinearNoiseSettings:
     """What is run. ``shapes`` are pairs (d, k); ``sizes`` the m at which figures are taken."""
 
     seed: int
@@ -47,7 +47,7 @@ class Settings:
     constant_from: int
 
 
-def cases(settings: Settings) -> list[Case]:
+def cases(settings: SublinearNoiseSettings) -> list[Case]:
     """Return every shape at every size."""
     return [
         Case(f"d = {d}, k = {k}, m = {m}", weight=float(d * k * m))
@@ -57,7 +57,7 @@ def cases(settings: Settings) -> list[Case]:
 
 
 @lru_cache(maxsize=1)
-def table_of(settings: Settings, n_features: int) -> Float64s:
+def table_of(settings: SublinearNoiseSettings, n_features: int) -> Float64s:
     """Return the largest table; a smaller one is the beginning of it, as clusters joined it."""
     return hyperrectangles(
         max(settings.sizes),
@@ -68,7 +68,7 @@ def table_of(settings: Settings, n_features: int) -> Float64s:
     ).points
 
 
-def run(settings: Settings, case: Case) -> Figures:
+def run(settings: SublinearNoiseSettings, case: Case) -> Figures:
     """Estimate spread and monotonicity at one size."""
     d, k, m = (int(part.split(" = ")[1]) for part in case.name.split(", "))
     points = np.ascontiguousarray(table_of(settings, d)[:m])
@@ -85,7 +85,7 @@ def run(settings: Settings, case: Case) -> Figures:
     }
 
 
-def summarise(settings: Settings, finished: Finished) -> Summary:
+def summarise(settings: SublinearNoiseSettings, finished: Finished) -> Summary:
     """Return eps~ of every case and eps, and the fits of every shape."""
     rows = [row for found in finished.values() for row in _rows(settings, found)]
     fits = [
@@ -95,7 +95,7 @@ def summarise(settings: Settings, finished: Finished) -> Summary:
     return {"fits": fits, "rows": rows}
 
 
-def _rows(settings: Settings, found: Figures) -> list[dict[str, Any]]:
+def _rows(settings: SublinearNoiseSettings, found: Figures) -> list[dict[str, Any]]:
     rows = []
     for eps in settings.epsilons:
         k, m, width, fall = found["k"], found["m"], found["spread"], found["monotonicity"]
@@ -108,7 +108,9 @@ def _rows(settings: Settings, found: Figures) -> list[dict[str, Any]]:
     return rows
 
 
-def _shape_fit(settings: Settings, own: list[Figures], shape: tuple[int, int]) -> dict[str, Any]:
+def _shape_fit(
+    settings: SublinearNoiseSettings, own: list[Figures], shape: tuple[int, int]
+) -> dict[str, Any]:
     m = np.array([found["m"] for found in own], np.float64)
     spread = np.array([found["spread"] for found in own])
     fall = np.array([found["monotonicity"] for found in own])
@@ -256,4 +258,4 @@ def _delta_panels(left: Axes, right: Axes, rows: list[dict[str, Any]], fit: dict
     right.set_ylim(bottom=0.0)
 
 
-STUDY = Study("sublinear-noise", Settings, cases, run, summarise, draw, tell)
+STUDY = Study("sublinear-noise", SublinearNoiseSettings, cases, run, summarise, draw, tell)

@@ -42,7 +42,7 @@ _MOST_STEPS = 30
 
 
 @dataclass(frozen=True)
-class Settings:
+class TotalJensenSettings:
     """What is run; ``noise`` is the scale of product-Laplace densities."""
 
     seed: int
@@ -57,7 +57,7 @@ class Settings:
     restarts: int
 
 
-def cases(settings: Settings) -> list[Case]:
+def cases(settings: TotalJensenSettings) -> list[Case]:
     """Return every divergence and k."""
     return [
         Case(f"{name}, alpha = {alpha:g}, k = {k}", weight=float(k))
@@ -68,13 +68,13 @@ def cases(settings: Settings) -> list[Case]:
 
 
 @lru_cache(maxsize=1)
-def table_of(settings: Settings) -> Float64s:
+def table_of(settings: TotalJensenSettings) -> Float64s:
     """Return log-normal clusters, so that every generator is defined."""
     rng = rng_of(settings.seed, "table")
     return positive(settings.rows, settings.columns, settings.clusters, rng).points
 
 
-def run(settings: Settings, case: Case) -> Figures:
+def run(settings: TotalJensenSettings, case: Case) -> Figures:
     """Seed by each rule many times, and search for the best clustering."""
     name, alpha, k = (part.rpartition(" = ")[2] for part in case.name.split(", "))
     distortion = TotalJensen(GENERATORS[name], float(alpha))
@@ -102,7 +102,11 @@ def run(settings: Settings, case: Case) -> Figures:
 
 
 def _ways(
-    settings: Settings, points: Float64s, distortion: TotalJensen, k: int, rng: np.random.Generator
+    settings: TotalJensenSettings,
+    points: Float64s,
+    distortion: TotalJensen,
+    k: int,
+    rng: np.random.Generator,
 ) -> dict[str, Callable[[], Float64s]]:
     low, high = points.min(axis=0), points.max(axis=0)
     domain = Box(tuple(map(float, low)), tuple(map(float, high)), scaled=False)
@@ -151,7 +155,7 @@ def minimiser(cluster: Float64s, start: Float64s, distortion: TotalJensen) -> Fl
     return np.exp(found.x) if found.fun <= cost(begin) else np.exp(begin)
 
 
-def summarise(_settings: Settings, finished: Finished) -> Summary:
+def summarise(_settings: TotalJensenSettings, finished: Finished) -> Summary:
     """Return every way's mean potential over the best known."""
     rows = []
     for found in finished.values():
@@ -211,4 +215,4 @@ def _panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_xticks(ks)
 
 
-STUDY = Study("total-jensen", Settings, cases, run, summarise, draw, tell)
+STUDY = Study("total-jensen", TotalJensenSettings, cases, run, summarise, draw, tell)

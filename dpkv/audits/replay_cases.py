@@ -47,7 +47,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class ReplayCase:
     """A mechanism, a table and a neighbour of it, and where noise comes from."""
 
     wanted: Wanted
@@ -99,7 +99,7 @@ def neighbour_of(
 
 def cases(
     seed: int, count: int, entropies: Sequence[Callable[[np.random.SeedSequence], Entropy]]
-) -> Iterator[Case]:
+) -> Iterator[ReplayCase]:
     """Yield so many cases, going round the mechanisms, relations and kinds of entropy."""
     covered = [(name, relation) for name, kind in MECHANISMS.items() for relation in kind.relations]
     for number in range(count):
@@ -121,4 +121,4 @@ def cases(
             points, neighbour = neighbour, points
         kind = entropies[number // len(covered) % len(entropies)]
         source = kind(np.random.SeedSequence([seed, number, 1]))
-        yield Case(wanted, points, neighbour, source)
+        yield ReplayCase(wanted, points, neighbour, source)

@@ -16,7 +16,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from dpkv.audits.privacy import mechanism_sampler, worst_tables
-from dpkv.audits.sampled import (
+from dpkv.audits.sampled_lower_bounds import (
     CLASSIFIER,
     LIKELIHOOD,
     certified_bound,

@@ -1,4 +1,4 @@
-"""``dpkv bounds``: what the paper promises of each algorithm, in numbers."""
+"""``dpkv guarantees``: what the paper promises of each algorithm, in numbers."""
 
 from __future__ import annotations
 
@@ -37,31 +37,33 @@ _LEGEND = (
     "~ order of magnitude: O(.) and Omega(.) evaluated with constant 1, logarithms natural;",
     "* as published: rows B, C and beta rest on the paper's calibration, which is conditional on",
     "the data (dpkv calibrate prints the certified noise).",
-    "With estimated phi_opt, eta or varsigma a bound is an estimate too.",
+    "With an estimated phi_opt, eta or varsigma, a guarantee is an estimate too.",
 )
 _AS_PUBLISHED = ("B", "C", "beta")
 
 
-def bounds(
-    k: Annotated[int | None, typer.Option("--k", help="Centres.")] = None,
-    m: Annotated[int | None, typer.Option("--m", help="Records.")] = None,
-    d: Annotated[int | None, typer.Option("--d", help="Columns.")] = None,
-    nodes: Annotated[int | None, typer.Option(help="Nodes (peers) n of the data.")] = None,
-    smallest_node: Annotated[int | None, typer.Option(help="Records of the smallest node.")] = None,
-    phi_opt: Annotated[float | None, typer.Option(help="Optimal potential.")] = None,
+def guarantees(
+    k: Annotated[int | None, typer.Option("--k", help="Number of centres.")] = None,
+    m: Annotated[int | None, typer.Option("--m", help="Number of records.")] = None,
+    d: Annotated[int | None, typer.Option("--d", help="Number of columns.")] = None,
+    nodes: Annotated[
+        int | None, typer.Option(help="Number of nodes that hold the records.")
+    ] = None,
+    smallest_node: Annotated[int | None, typer.Option(help="Records on the smallest node.")] = None,
+    phi_opt: Annotated[float | None, typer.Option(help="Optimal potential, phi_opt.")] = None,
     phi_1: Annotated[
-        float | None, typer.Option("--phi-1", help="Potential of a single centre.")
+        float | None, typer.Option("--phi-1", help="Potential of a single centre, phi_1.")
     ] = None,
     spread: Annotated[
-        float | None, typer.Option(help="Spread phi_s^F of the nodes (distributed).")
+        float | None, typer.Option(help="Spread of the nodes, phi_s^F (distributed).")
     ] = None,
     probe_spread: Annotated[
-        float | None, typer.Option(help="Spread phi_s^probe of the synopses (streams).")
+        float | None, typer.Option(help="Spread of a summary, phi_s^probe (streams).")
     ] = None,
     variance: Annotated[
-        float | None, typer.Option(help="phi_var: variance of all noisy centres (private).")
+        float | None, typer.Option(help="Variance of all noisy centres, phi_var (private).")
     ] = None,
-    eta: Annotated[float | None, typer.Option(help="Stretching of the synopses (streams).")] = None,
+    eta: Annotated[float | None, typer.Option(help="Stretching by a summary (streams).")] = None,
     varsigma: Annotated[
         float | None, typer.Option(help="Width and accuracy of minibatches (on-line), up to 1.")
     ] = None,
@@ -76,11 +78,11 @@ def bounds(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Print the paper's bounds and its comparison (Table tcomp) for the numbers that are known.
+    """Print the paper's approximation guarantees and its comparison table, in numbers.
 
     A formula whose numbers are not all given is shown as it is written. No data are read.
 
-    Example:  dpkv bounds --k 10 --m 100000 --nodes 8 --phi-opt 5000 --spread 2000
+    Example:  dpkv guarantees --k 10 --m 100000 --nodes 8 --phi-opt 5000 --spread 2000
     """
     from dpkv.paper.comparison import Facts
 
@@ -136,16 +138,16 @@ def _check(facts: Facts) -> None:
 
 def _result(facts: Facts) -> dict[str, Any]:
     from dpkv import __version__
-    from dpkv.paper.comparison import BOUNDS, COMPARISONS
+    from dpkv.paper.comparison import COMPARISONS, GUARANTEES
 
     return {
         "schema_version": 1,
-        "kind": "bounds",
+        "kind": "guarantees",
         "dpkv_version": __version__,
         "facts": asdict(facts),
-        "bounds": [
+        "guarantees": [
             {"algorithm": row.algorithm, "theorem": row.theorem, **_entry(row.entry, facts)}
-            for row in BOUNDS
+            for row in GUARANTEES
         ],
         "comparison": [
             {
@@ -174,12 +176,15 @@ def _entry(entry: WrittenFormula, facts: Facts) -> dict[str, Any]:
 
 
 def _show(facts: Facts) -> None:
-    from dpkv.paper.comparison import BOUNDS, COMPARISONS
+    from dpkv.paper.comparison import COMPARISONS, GUARANTEES
 
     output.print_table(
-        "bounds on the expected potential",
+        "guarantees on the expected potential",
         ["algorithm", "theorem", "formula", "value"],
-        [[row.algorithm, row.theorem, row.entry.text, _number(row.entry, facts)] for row in BOUNDS],
+        [
+            [row.algorithm, row.theorem, row.entry.text, _number(row.entry, facts)]
+            for row in GUARANTEES
+        ],
         n_words=3,
     )
     rows = [
@@ -192,7 +197,7 @@ def _show(facts: Facts) -> None:
     output.print_table("comparison (Table tcomp)", header, rows, n_words=5)
     for sentence in _LEGEND:
         output.say(sentence)
-    missing = {name for row in BOUNDS for name in row.entry.missing(facts)}
+    missing = {name for row in GUARANTEES for name in row.entry.missing(facts)}
     for row in COMPARISONS:
         missing.update(row.theirs.missing(facts), row.ours.missing(facts))
     if missing:

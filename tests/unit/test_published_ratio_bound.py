@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from support import bruteforce
 
-from dpkv.audits import published_bound as picked
-from dpkv.audits.published_bound import (
+from dpkv.audits import published_ratio_bound
+from dpkv.audits.published_ratio_bound import (
     Instance,
-    bound_of,
+    audit_ratio_bound,
     largest_ratio,
     output_densities,
-    published_bound_audit,
     random_instance,
+    ratio_bound_of,
 )
 
 Point = tuple[int, ...]
@@ -173,7 +173,7 @@ def test_the_bound_against_brute_force():
     compared = 0
     for _ in range(40):
         instance = random_instance(rng)
-        bound = bound_of(instance)
+        bound = ratio_bound_of(instance)
         if len(instance.table) <= 5 and math.isfinite(bound):
             assert bound == pytest.approx(bound_by_hand(instance), rel=1e-6)
             compared += 1
@@ -182,7 +182,7 @@ def test_the_bound_against_brute_force():
 
 def test_no_bound_where_a_table_has_too_few_places():
     outputs = np.zeros((1, 2, 1))
-    assert bound_of(instance_of([(0,), (1,), (1,)], 2, 1.0, outputs)) == math.inf
+    assert ratio_bound_of(instance_of([(0,), (1,), (1,)], 2, 1.0, outputs)) == math.inf
 
 
 def test_instances_are_small_tables_of_the_unit_cube_and_their_neighbours():
@@ -205,21 +205,23 @@ def test_instances_are_small_tables_of_the_unit_cube_and_their_neighbours():
 
 
 def test_the_audit_repeats_itself_and_follows_its_seed():
-    once, again, other = (published_bound_audit(15, seed) for seed in (3, 3, 4))
+    once, again, other = (audit_ratio_bound(15, seed) for seed in (3, 3, 4))
     assert once == again
     assert once.tightest != other.tightest
     assert once.instances == 15
 
 
 def test_the_bound_is_not_exceeded_by_picked_references():
-    found = published_bound_audit(60, seed=1)
+    found = audit_ratio_bound(60, seed=1)
     assert found.violations == 0
     assert 0 < found.tightest <= 1
 
 
 def test_planted_fault_a_bound_divided_by_a_hundred_is_counted(monkeypatch):
-    monkeypatch.setattr(picked, "bound_of", lambda instance: bound_of(instance) / 100)
-    found = published_bound_audit(100, seed=0)
+    monkeypatch.setattr(
+        published_ratio_bound, "ratio_bound_of", lambda instance: ratio_bound_of(instance) / 100
+    )
+    found = audit_ratio_bound(100, seed=0)
     assert found.violations > 0
     assert found.tightest > 1
     assert found.violations_as_run > 0
@@ -229,7 +231,9 @@ def test_the_tightest_ratio_is_the_largest_over_all_instances():
     rng, largest, counted = np.random.default_rng(8), 0.0, 0
     while counted < 12:
         instance = random_instance(rng)
-        if math.isfinite(bound_of(instance)):
+        if math.isfinite(ratio_bound_of(instance)):
             counted += 1
-            largest = max(largest, largest_ratio(instance, reference="picked") / bound_of(instance))
-    assert published_bound_audit(12, seed=8).tightest == largest
+            largest = max(
+                largest, largest_ratio(instance, reference="picked") / ratio_bound_of(instance)
+            )
+    assert audit_ratio_bound(12, seed=8).tightest == largest

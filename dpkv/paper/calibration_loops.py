@@ -51,7 +51,7 @@ class SpatialBlocks:
         return padded.reshape(self.n_blocks, BLOCK)
 
 
-def halved(start: int, stop: int) -> list[tuple[int, int]]:
+def halve(start: int, stop: int) -> list[tuple[int, int]]:
     """Cut a range of the spatial order in two: between blocks, or between leaves inside a block."""
     unit = BLOCK if stop - start > BLOCK else LEAF
     middle = start + -(-(stop - start) // unit) // 2 * unit
@@ -69,7 +69,7 @@ def spatial_blocks(points: Float64s, weights: Float64s) -> SpatialBlocks:
         part = order[start:stop]
         values = points[part]
         widest = int(np.argmax(np.ptp(values, axis=0)))
-        halves = halved(start, stop)
+        halves = halve(start, stop)
         order[start:stop] = part[np.argpartition(values[:, widest], halves[1][0] - start)]
         waiting += halves
     n_blocks = -(-len(points) // BLOCK)

@@ -52,7 +52,7 @@ class Family:
     defaults: Wish
     make: Callable[[Wish], MadeTable]
 
-    def made(self, wish: Wish) -> MadeTable:
+    def build(self, wish: Wish) -> MadeTable:
         """Make a table; refuse a wish that the family knows nothing of."""
         filled = {"seed": whole_number("seed", wish.seed, at_least=0)}
         for name in ("rows", "columns", "clusters", "move", "edge"):
@@ -73,18 +73,18 @@ def _boxes(wish: Wish) -> families.Labelled:
     return families.hyperrectangles(wish.count("rows"), d, wish.rng(), longest_edge=wish.edge)
 
 
-def _labelled(made: families.Labelled, label_name: str) -> MadeTable:
+def _label(made: families.Labelled, label_name: str) -> MadeTable:
     return MadeTable(made.points, _columns(made.points.shape[1]), made.labels, label_name)
 
 
 def _hyperrectangles(wish: Wish) -> MadeTable:
-    return _labelled(_boxes(wish), "cluster")
+    return _label(_boxes(wish), "cluster")
 
 
 def _peers(wish: Wish) -> MadeTable:
     assert wish.move is not None
     moving = np.random.default_rng([wish.seed, 1])  # its own, so that p leaves the records alone
-    return _labelled(families.moved(_boxes(wish), wish.move, moving), "peer")
+    return _label(families.move_records(_boxes(wish), wish.move, moving), "peer")
 
 
 def _ball(wish: Wish) -> MadeTable:
@@ -94,12 +94,12 @@ def _ball(wish: Wish) -> MadeTable:
 
 def _mixture(wish: Wish) -> MadeTable:
     size = wish.count("rows"), wish.count("columns"), wish.count("clusters")
-    return _labelled(families.mixture(*size, wish.rng()), "cluster")
+    return _label(families.mixture(*size, wish.rng()), "cluster")
 
 
 def _positive(wish: Wish) -> MadeTable:
     size = wish.count("rows"), wish.count("columns"), wish.count("clusters")
-    return _labelled(families.positive(*size, wish.rng()), "cluster")
+    return _label(families.positive(*size, wish.rng()), "cluster")
 
 
 def _clinic(wish: Wish) -> MadeTable:
@@ -146,7 +146,7 @@ def make_table(name: str, wish: Wish) -> MadeTable:
     """Return a table of that family."""
     if name not in FAMILIES:
         raise ParameterError("NAME", "one of " + ", ".join(FAMILIES), name)
-    return FAMILIES[name].made(wish)
+    return FAMILIES[name].build(wish)
 
 
 def csv_text(table: MadeTable) -> str:

@@ -38,7 +38,7 @@ Sampler = Callable[[int], Float64s]
 
 
 @dataclass(frozen=True)
-class Certified:
+class CertifiedBound:
     """A lower bound, and the runs that certify it."""
 
     lower_bound: float
@@ -48,7 +48,7 @@ class Certified:
 
 def certified_bound(
     first: Float64s, second: Float64s, alpha: float, delta: float = 0.0
-) -> Certified:
+) -> CertifiedBound:
     """Return a lower bound on eps from scores of runs on either table; high means the first.
 
     The threshold is chosen on the first half of both, the bound taken from the second.
@@ -58,7 +58,7 @@ def certified_bound(
     rest_first, rest_second = first[half_first:], second[half_second:]
     hits = int((rest_first > threshold).sum()), int((rest_second > threshold).sum())
     bound = log_ratio_bound(hits, (len(rest_first), len(rest_second)), alpha, delta)
-    return Certified(max(0.0, bound), hits, min(len(rest_first), len(rest_second)))
+    return CertifiedBound(max(0.0, bound), hits, min(len(rest_first), len(rest_second)))
 
 
 def log_ratio_bound(
@@ -114,7 +114,7 @@ def sample_likelihood(
         for counts, stream in zip((pair.old, pair.new), streams, strict=True)
     ]
     bound = certified_bound(scores[0], scores[1], alpha)
-    return _recorded(mechanism.name, mechanism.n_clusters, claimed_eps, bound, alpha, LIKELIHOOD)
+    return _record(mechanism.name, mechanism.n_clusters, claimed_eps, bound, alpha, LIKELIHOOD)
 
 
 def sample_classifier(
@@ -134,17 +134,17 @@ def sample_classifier(
     Both directions are tried, each at half of alpha.
     """
     here, there = first(runs), second(runs)
-    best: Certified | None = None
+    best: CertifiedBound | None = None
     for one, other in ((here, there), (there, here)):
-        scores = _classified(one, other, seed)
+        scores = _classify(one, other, seed)
         bound = certified_bound(*scores, alpha / 2, delta)
         if best is None or bound.lower_bound > best.lower_bound:
             best = bound
     assert best is not None
-    return _recorded(name, n_clusters, claimed_eps, best, alpha, CLASSIFIER)
+    return _record(name, n_clusters, claimed_eps, best, alpha, CLASSIFIER)
 
 
-def _classified(first: Float64s, second: Float64s, seed: int) -> tuple[Float64s, Float64s]:
+def _classify(first: Float64s, second: Float64s, seed: int) -> tuple[Float64s, Float64s]:
     """Return scores of all runs by a classifier that has seen the first half of each."""
     from sklearn.ensemble import HistGradientBoostingClassifier  # noqa: PLC0415 (slow to import)
 
@@ -162,8 +162,8 @@ def features(outputs: Integers | Float64s) -> Float64s:
     return flat.reshape(len(flat), -1)
 
 
-def _recorded(
-    name: str, k: int, claimed_eps: float, bound: Certified, alpha: float, method: str
+def _record(
+    name: str, k: int, claimed_eps: float, bound: CertifiedBound, alpha: float, method: str
 ) -> SampledBound:
     return SampledBound(
         mechanism=name,

@@ -14,9 +14,9 @@ from itertools import product
 import numpy as np
 
 from dpkv.audits.results import PublishedBound
-from dpkv.paper.duals import WeightedRecords
+from dpkv.paper.dual_bounds import WeightedRecords
 from dpkv.paper.monotonicity import exact_monotonicity
-from dpkv.paper.published import likelihood_ratio_bound
+from dpkv.paper.published_calibration import likelihood_ratio_bound
 from dpkv.paper.spread import exact_remaining
 from dpkv.types import Float64s
 
@@ -35,7 +35,7 @@ class Instance:
     """(outputs, k, d)."""
 
 
-def published_bound_audit(instances: int, seed: int = 0) -> PublishedBound:
+def audit_ratio_bound(instances: int, seed: int = 0) -> PublishedBound:
     """Return how close likelihood ratios come to the published bound, and how often they exceed it.
 
     A ratio is that of the neighbour over the table, and the bound that of the table's own figures.
@@ -44,7 +44,7 @@ def published_bound_audit(instances: int, seed: int = 0) -> PublishedBound:
     tightest, violations, violations_as_run, tried = 0.0, 0, 0, 0
     while tried < instances:
         instance = random_instance(rng)
-        bound = bound_of(instance)
+        bound = ratio_bound_of(instance)
         if not math.isfinite(bound):
             continue
         tried += 1
@@ -79,7 +79,7 @@ def random_instance(rng: np.random.Generator) -> Instance:
     return Instance(table, neighbour, k, float(10.0 ** rng.uniform(-1, 1)), outputs)
 
 
-def bound_of(instance: Instance) -> float:
+def ratio_bound_of(instance: Instance) -> float:
     """Return the published bound for the instance's table, R being the cube's diameter."""
     d = instance.table.shape[1]
     distinct, counts = np.unique(instance.table, axis=0, return_counts=True)

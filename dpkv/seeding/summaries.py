@@ -1,28 +1,28 @@
-"""Synopses: a stream summed up in one pass as few weighted points (Algorithm `algoSKM`, step 1).
+"""Summaries: a stream as few weighted points, in one pass (Algorithm `algoSKM`, step 1).
 
-Three builders, each of which sees a record once and holds at most ``n_synopses`` points and a block
-of records:
+The paper calls such points synopses. Three builders, each of which sees a record once and holds at
+most as many points as it is allowed, and a block of records:
 
-    reservoir   a uniform sample; every record's weight goes to the nearest synopsis of the moment,
-                and a synopsis that leaves the sample hands its weight to the nearest that stays
+    reservoir   a uniform sample; every record's weight goes to the nearest point of the moment, and
+                a point that leaves the sample hands its weight to the nearest that stays
     facility    on-line facility location (Meyerson 2001): a record at squared distance D^2 opens a
-                synopsis with chance min(1, D^2 / f); when there are too many, f doubles and the
-                synopses themselves, by weight, are served again (as in Charikar, O'Callaghan and
-                Panigrahy 2003)
+                point with chance min(1, D^2 / f); when there are too many, f doubles and the points
+                themselves, by weight, are served again (as in Charikar, O'Callaghan and Panigrahy
+                2003)
     grid        the means of the cells of a randomly shifted grid, made coarser whenever there are
                 too many cells, one column after the other
 
 The facility builder is the default. Unlike k-means# on blocks (``kmeans_sharp``) it needs neither
-the length of the stream nor a buffer of its square root, and it spends synopses where squared
-distance is, which is what the bound of `thSKM` pays for. The grid is the fastest, and cuts space
-without asking where the records are.
+the length of the stream nor a buffer of its square root, and it spends points where squared
+distance is, which is what the guarantee of `thSKM` pays for. The grid is the fastest, and cuts
+space without asking where the records are.
 
-What one pass can know: it may carry a record at a synopsis that is no longer, or never was, the
-nearest. ``spread`` is the sum of squared distances to the synopses that carry the records, exact up
+What one pass can know: it may carry a record at a point that is no longer, or never was, the
+nearest. ``spread`` is the sum of squared distances to the points that carry the records, exact up
 to rounding. It is the spread of `thSKM` for that probe, and an upper bound of the spread of the
-nearest-synopsis probe, which takes a second pass. The theorem's proof asks of a probe nothing else
-than its spread and stretching, so the bound holds with ``spread`` for the stretching of the probe
-that carries.
+nearest-point probe, which takes a second pass. The theorem's proof asks of a probe nothing else
+than its spread and stretching, so the guarantee holds with ``spread`` for the stretching of the
+probe that carries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from typing import Protocol, SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpkv.seeding import cells, serving
+from dpkv.seeding import grid_loops, summary_loops
 from dpkv.streams import Stream, as_stream, recut
 from dpkv.types import Float64s
 from dpkv.validation import as_generator, one_of, whole_number
@@ -49,7 +49,7 @@ _FINEST = 2.0**-1000
 
 
 @dataclass(frozen=True, eq=False)
-class Synopses:
+class StreamSummary:
     """A stream in few points."""
 
     points: Float64s
@@ -63,21 +63,21 @@ class Synopses:
 
 
 class Builder(Protocol):
-    """Sums up blocks of records."""
+    """Summarises blocks of records."""
 
     def add(self, block: Float64s) -> None:
         """Take the next records of the stream."""
 
-    def finish(self) -> Synopses:
+    def finish(self) -> StreamSummary:
         """Return what was made of all records."""
 
 
 class ReservoirBuilder:
     """A uniform sample and the weights of what is nearest."""
 
-    def __init__(self, n_synopses: int, n_features: int, rng: np.random.Generator) -> None:
-        self._kept = serving.Carriers(n_synopses, n_features)
-        self._size = n_synopses
+    def __init__(self, n_points: int, n_features: int, rng: np.random.Generator) -> None:
+        self._kept = summary_loops.Carriers(n_points, n_features)
+        self._size = n_points
         self._rng = rng
         self._seen = 0
 
@@ -86,23 +86,23 @@ class ReservoirBuilder:
         labels, distances = self._kept.nearest(block)
         uniforms = self._rng.random(len(block))
         known = self._kept.count
-        self._kept.count = serving.sample_uniformly(
+        self._kept.count = summary_loops.sample_uniformly(
             block, self._seen, labels, distances, uniforms, self._size, *self._kept.arrays,
             known,
         )  # fmt: skip
         self._seen += len(block)
 
-    def finish(self) -> Synopses:
+    def finish(self) -> StreamSummary:
         """Return the sample."""
-        return _carried(self._kept, self._seen, "reservoir")
+        return _as_summary(self._kept, self._seen, "reservoir")
 
 
 class FacilityBuilder:
     """On-line facility location with a cost that doubles when there are too many facilities."""
 
-    def __init__(self, n_synopses: int, n_features: int, rng: np.random.Generator) -> None:
-        self._kept = serving.Carriers(n_synopses, n_features)
-        self._size = n_synopses
+    def __init__(self, n_points: int, n_features: int, rng: np.random.Generator) -> None:
+        self._kept = summary_loops.Carriers(n_points, n_features)
+        self._size = n_points
         self._rng, self._rng_again = rng.spawn(2)
         self._cost = 0.0  # every distinct record opens a facility until there is no room
         self._seen = 0
@@ -114,7 +114,7 @@ class FacilityBuilder:
         while done < len(block):
             labels, distances = self._nearest(block, done)
             known = self._kept.count
-            done, self._kept.count = serving.serve(
+            done, self._kept.count = summary_loops.serve(
                 block, done, labels, distances, known, uniforms, self._cost, self._size, -1,
                 *self._kept.arrays, known,
             )  # fmt: skip
@@ -129,25 +129,25 @@ class FacilityBuilder:
 
     def _make_room(self) -> None:
         if self._cost == 0.0:
-            self._cost = serving.mean_gap(self._kept.places, self._kept.count) / 2.0
+            self._cost = summary_loops.mean_gap(self._kept.places, self._kept.count) / 2.0
         while self._kept.count >= self._size:
             self._cost = max(2.0 * self._cost, math.ulp(0.0))
             if self._size == 1:
                 return  # the next record joins, sooner or later
             uniforms = self._rng_again.random(self._kept.count)
-            self._kept.count = serving.consolidate(
+            self._kept.count = summary_loops.consolidate(
                 uniforms, self._cost, *self._kept.arrays, self._kept.count
             )
 
-    def finish(self) -> Synopses:
+    def finish(self) -> StreamSummary:
         """Return the facilities."""
-        return _carried(self._kept, self._seen, "facility")
+        return _as_summary(self._kept, self._seen, "facility")
 
 
-def _carried(kept: serving.Carriers, n_records: int, builder: str) -> Synopses:
+def _as_summary(kept: summary_loops.Carriers, n_records: int, builder: str) -> StreamSummary:
     spread = float(kept.spreads[: kept.count].sum())
     weights = kept.masses[: kept.count].copy()
-    return Synopses(kept.points.copy(), weights, n_records, spread, builder)
+    return StreamSummary(kept.points.copy(), weights, n_records, spread, builder)
 
 
 class GridBuilder:
@@ -158,9 +158,9 @@ class GridBuilder:
     random offset, and no two records are kept apart for ever by where the origin lies.
     """
 
-    def __init__(self, n_synopses: int, n_features: int, rng: np.random.Generator) -> None:
-        self._cells = cells.Cells(n_synopses, n_features)
-        self._size = n_synopses
+    def __init__(self, n_points: int, n_features: int, rng: np.random.Generator) -> None:
+        self._cells = grid_loops.Cells(n_points, n_features)
+        self._size = n_points
         self._rng = rng
         self._waiting: list[Float64s] = []  # the first records, until there is no room for them
         self._seen = 0
@@ -192,7 +192,7 @@ class GridBuilder:
         assert self._width is not None
         done = 0
         while done < len(block):
-            done, self._cells.count = cells.fill(
+            done, self._cells.count = grid_loops.fill(
                 block, done, self._origin, self._width, self._size, *self._cells.arrays,
                 self._cells.count,
             )  # fmt: skip
@@ -202,19 +202,21 @@ class GridBuilder:
     def _coarsen(self) -> None:
         assert self._width is not None
         column, bit = self._column, int(self._rng.integers(2))
-        self._cells.count = cells.coarsen(column, bit, *self._cells.arrays, self._cells.count)
+        self._cells.count = grid_loops.coarsen(column, bit, *self._cells.arrays, self._cells.count)
         self._origin[column] -= bit * self._width[column]
         self._width[column] *= 2.0
         self._column = (column + 1) % len(self._width)
 
-    def finish(self) -> Synopses:
+    def finish(self) -> StreamSummary:
         """Return the means of the cells, or the records where there are few."""
         if self._width is None:
             points = np.concatenate(self._waiting)
-            return Synopses(points, np.ones(len(points)), self._seen, 0.0, "grid")
+            return StreamSummary(points, np.ones(len(points)), self._seen, 0.0, "grid")
         n = self._cells.count
         means, weights = self._cells.means[:n].copy(), self._cells.masses[:n].copy()
-        return Synopses(means, weights, self._seen, float(self._cells.spreads[:n].sum()), "grid")
+        return StreamSummary(
+            means, weights, self._seen, float(self._cells.spreads[:n].sum()), "grid"
+        )
 
 
 BUILDERS: dict[str, Callable[[int, int, np.random.Generator], Builder]] = {
@@ -225,15 +227,15 @@ BUILDERS: dict[str, Callable[[int, int, np.random.Generator], Builder]] = {
 """The builders by name."""
 
 
-def build_synopses(
+def summarise_stream(
     source: Stream | ArrayLike | Iterable[ArrayLike],
-    n_synopses: SupportsIndex,
+    summary_points: SupportsIndex,
     *,
     builder: str = "facility",
     rng: np.random.Generator | int | None = None,
-) -> Synopses:
-    """Sum up a stream, in one pass, as at most ``n_synopses`` weighted points."""
-    size = whole_number("n_synopses", n_synopses, at_least=1)
+) -> StreamSummary:
+    """Summarise a stream, in one pass, as at most ``summary_points`` weighted points."""
+    size = whole_number("summary_points", summary_points, at_least=1)
     one_of("builder", builder, tuple(BUILDERS))
     generator = as_generator(rng)
     building: Builder | None = None

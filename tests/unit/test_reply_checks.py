@@ -22,7 +22,7 @@ from dpkv.engine import (
     partitioned_kmeans_plusplus,
     requests,
 )
-from dpkv.engine.transport import Failure, opened
+from dpkv.engine.transport import Failure, open_reply
 from dpkv.errors import EngineError
 
 TABLE = np.random.default_rng(3).normal(size=(60, 2))
@@ -36,8 +36,8 @@ RUNS: dict[type, Any] = {
     requests.Sum: lambda peers: dk_protected(peers, 3, rng=1),
     requests.Propose: lambda peers: dk_protected(peers, 3, rng=1),
     requests.UniformRecord: lambda peers: dk_protected(peers, 3, rng=1),
-    requests.Row: lambda peers: partitioned_kmeans_plusplus(peers, 3, rng=1),
-    requests.ClusterSums: lambda peers: peers.lloyd(TABLE[:3]),
+    requests.RecordAt: lambda peers: partitioned_kmeans_plusplus(peers, 3, rng=1),
+    requests.ExactClusterSums: lambda peers: peers.lloyd(TABLE[:3]),
     requests.Spread: lambda peers: peers.spread(),
     requests.Oversample: lambda peers: kmeans_parallel(peers, 3, rng=1),
     requests.LocalCost: lambda peers: coreset_seeding(peers, 3, rng=1),
@@ -72,8 +72,8 @@ MALFORMED: dict[type, list[Any]] = {
     requests.Sum: NO_TOTAL,
     requests.Propose: NO_ROW,
     requests.UniformRecord: NO_RECORD,
-    requests.Row: NO_RECORD,
-    requests.ClusterSums: NO_CLUSTERS,
+    requests.RecordAt: NO_RECORD,
+    requests.ExactClusterSums: NO_CLUSTERS,
     requests.Spread: NO_TOTAL,
     requests.Oversample: NO_SAMPLE,
     requests.LocalCost: NO_TOTAL,
@@ -144,7 +144,7 @@ def test_every_request_there_is_has_its_replies_checked() -> None:
         for kind in vars(requests).values()
         if isinstance(kind, type) and "answer" in vars(kind)
     }
-    assert named - {requests.Request, requests.Describe} == MALFORMED.keys()
+    assert named - {requests.NodeRequest, requests.Describe} == MALFORMED.keys()
 
 
 def test_a_transport_that_loses_a_reply_is_one_sentence() -> None:
@@ -161,5 +161,5 @@ def test_a_transport_that_loses_a_reply_is_one_sentence() -> None:
 )
 def test_a_failure_never_ends_as_if_all_were_well(exit_code: Any) -> None:
     with pytest.raises(EngineError) as caught:
-        opened(Failure("no.", exit_code))
+        open_reply(Failure("no.", exit_code))
     assert caught.value.exit_code == 1

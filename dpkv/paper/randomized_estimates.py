@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpkv import kernels
-from dpkv.paper.loops import sampled_potentials
+from dpkv.paper.calibration_loops import sampled_potentials
 from dpkv.paper.spread import spread_of
 from dpkv.types import Float64s, Indices
 
@@ -80,7 +80,7 @@ def random_neighbourhoods(
     return Draws(points, rows, rng.integers(m, size=n_draws))
 
 
-def _promising(points: Float64s, draws: Draws) -> Draws:
+def _keep_promising(points: Float64s, draws: Draws) -> Draws:
     """Return the draws worth a look at all records: all of them, unless the table is very large.
 
     There, potentials on a sample of the records tell which draws may leave least or fall most, and
@@ -96,7 +96,7 @@ def _promising(points: Float64s, draws: Draws) -> Draws:
     return draws.some(np.union1d(least, steepest))
 
 
-def _in_their_span(points: Float64s) -> Float64s:
+def _turn_into_span(points: Float64s) -> Float64s:
     """Return points with the same distances in fewer columns: m records span m - 1 dimensions.
 
     Equal records stay equal to the last bit, so that a potential of 0 stays 0.
@@ -129,8 +129,8 @@ def estimate(points: Float64s, draws: Draws) -> RandomizedEstimates:
     an N-packed set.
     """
     n_draws = len(draws.removed)
-    points = _in_their_span(points)
-    draws = _promising(points, replace(draws, points=points))
+    points = _turn_into_span(points)
+    draws = _keep_promising(points, replace(draws, points=points))
     potentials = _potentials(points, draws)
     to_removed = _to_removed(points, draws)
     remaining = potentials[:, 0] - to_removed

@@ -1,4 +1,4 @@
-"""``dpkv bounds``: the table in numbers, formulas where numbers are missing, refusals."""
+"""``dpkv guarantees``: the table in numbers, formulas where numbers are missing, refusals."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from support.run import Run, dpkv, in_process, refusal
 
 
 @pytest.fixture
-def bounds(monkeypatch, capsys, tmp_path) -> Run:
-    return in_process(monkeypatch, capsys, tmp_path, "bounds")
+def guarantees(monkeypatch, capsys, tmp_path) -> Run:
+    return in_process(monkeypatch, capsys, tmp_path, "guarantees")
 
 
 def test_the_example_of_the_help(tmp_path):
-    shown = dpkv("bounds", "--help", cwd=tmp_path).stdout
-    words = shown[shown.index("dpkv bounds --k") :].split()
+    shown = dpkv("guarantees", "--help", cwd=tmp_path).stdout
+    words = shown[shown.index("dpkv guarantees --k") :].split()
     arguments = words[1 : words.index("2000") + 1]
     done = dpkv(*arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -29,20 +29,20 @@ def test_the_example_of_the_help(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_numbers_the_formulas_are_shown(bounds):
-    done = bounds()
+def test_without_numbers_the_formulas_are_shown(guarantees):
+    done = guarantees()
     assert done.returncode == 0
     assert "Omega(nkd/e^4 + n^2 k log nk)" in done.stdout
     assert "needs --k --phi-opt" in done.stdout
     assert "for numbers in place of formulas: --k --m --d" in done.stdout
 
 
-def test_json(bounds):
-    done = bounds("--k", "10", "--phi-opt", "5", "--varsigma", "0", "--eta=0.5", "--json")
+def test_json(guarantees):
+    done = guarantees("--k", "10", "--phi-opt", "5", "--varsigma", "0", "--eta=0.5", "--json")
     result = json.loads(done.stdout)
-    assert (result["schema_version"], result["kind"]) == (1, "bounds")
+    assert (result["schema_version"], result["kind"]) == (1, "guarantees")
     assert result["facts"]["oversampling"] == 20.0
-    by_name = {row["algorithm"]: row for row in result["bounds"]}
+    by_name = {row["algorithm"]: row for row in result["guarantees"]}
     assert by_name["k-means++"]["value"] == pytest.approx((2 + math.log(10)) * 40)
     assert by_name["ok-means++"]["value"] is None
     assert by_name["ok-means++"]["infinite"] is True
@@ -61,13 +61,13 @@ def test_json(bounds):
     }
 
 
-def test_every_number_given_leaves_no_formula(bounds):
+def test_every_number_given_leaves_no_formula(guarantees):
     arguments = (
         "--k 7 --m 90000 --d 13 --nodes 11 --smallest-node 450 --phi-opt 321.5 --phi-1 8e5 "
         "--spread 77 --probe-spread 15 --variance 9 --eta 0.4 --varsigma 0.3 --coreset-eps 0.2 "
         "--eps 0.9 --radius 2.5 --separability 1.75"
     )
-    done = bounds(*arguments.split())
+    done = guarantees(*arguments.split())
     assert "needs" not in done.stdout
     assert "for numbers" not in done.stdout
     assert "Omega(nkd" not in done.stdout
@@ -91,17 +91,17 @@ def test_every_number_given_leaves_no_formula(bounds):
         ("--m 4 --smallest-node 9", "--smallest-node must be at most --m, 4. Got 9 instead."),
     ],
 )
-def test_refusals(bounds, arguments, sentence):
-    assert refusal(bounds(*arguments.split())).startswith(sentence)
+def test_refusals(guarantees, arguments, sentence):
+    assert refusal(guarantees(*arguments.split())).startswith(sentence)
 
 
-def test_a_word_in_place_of_a_number_is_a_usage_error(bounds):
-    assert bounds("--k", "many").returncode == 2
+def test_a_word_in_place_of_a_number_is_a_usage_error(guarantees):
+    assert guarantees("--k", "many").returncode == 2
 
 
-def test_numbers_beyond_all_measure_are_infinite_or_refused(bounds):
+def test_numbers_beyond_all_measure_are_infinite_or_refused(guarantees):
     arguments = "--k 7 --m 90000 --phi-opt 1 --eps 1e-300 --radius 1e200 --json"
-    done = bounds(*arguments.split())
+    done = guarantees(*arguments.split())
     rows = {row["row"]: row for row in json.loads(done.stdout)["comparison"]}
     assert rows["beta"]["theirs"]["infinite"] is True
-    assert refusal(bounds(*["--k", "7", "--phi-opt", "1.7e308", "--spread", "1e308"]))
+    assert refusal(guarantees(*["--k", "7", "--phi-opt", "1.7e308", "--spread", "1e308"]))

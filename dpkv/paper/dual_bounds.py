@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.distortions import SQUARED_EUCLIDEAN
-from dpkv.paper.gains import BATCH, COARSE, PAIR_BUDGET, LargestGain, largest_gain
-from dpkv.paper.loops import BLOCK, SpatialBlocks
+from dpkv.paper.calibration_loops import BLOCK, SpatialBlocks
+from dpkv.paper.largest_gain import BATCH, COARSE, PAIR_BUDGET, LargestGain, largest_gain
 from dpkv.seeding.nearest import row_chunks
 from dpkv.types import Float64s, Indices
 
@@ -188,7 +188,7 @@ class DualBound:
     largest_gain: float
 
 
-def affordable(data: WeightedRecords) -> bool:
+def is_affordable(data: WeightedRecords) -> bool:
     """Tell whether the dual can be certified: every block has to be looked at at least once."""
     return data.size / BLOCK * data.points.size < PAIR_BUDGET / 4.0
 
@@ -209,7 +209,7 @@ def dual_bound(
     paying.
     """
     n = len(centers)
-    budgets = _carried_over(data, centers, rng)
+    budgets = _carry_over(data, centers, rng)
     labels = kernels.assign_nearest(data.points, centers)[0]
     guesses = _medoids(data, centers)
     pairs_left, agility, stalled = PAIR_BUDGET, 0.5, 0
@@ -219,7 +219,7 @@ def dual_bound(
         found = largest_gain(blocks, budgets, guesses, slack=COARSE, pair_budget=pairs_left)
         pairs_left -= found.pairs
         guesses = found.top(BATCH)
-        value = _certified(data, budgets, n, found.upper)
+        value = _certify(data, budgets, n, found.upper)
         stalled = 0 if value > best.value + _PAYS * (upper - best.value) else stalled + 1
         if value > best.value:
             best = DualBound(value, budgets, found.upper)
@@ -235,7 +235,7 @@ def dual_bound(
             break
         budgets = np.maximum(budgets + agility * (upper - value) / norm * direction, 0.0)
     found = largest_gain(blocks, best.budgets, guesses, pair_budget=PAIR_BUDGET / 4.0)
-    value = _certified(data, best.budgets, n, found.upper)
+    value = _certify(data, best.budgets, n, found.upper)
     return max(best, DualBound(value, best.budgets, found.upper), key=lambda bound: bound.value)
 
 
@@ -244,13 +244,13 @@ def _medoids(data: WeightedRecords, centers: Float64s) -> Indices:
     return np.array([int(SQUARED_EUCLIDEAN.to_center(data.points, c).argmin()) for c in centers])
 
 
-def _certified(data: WeightedRecords, budgets: Float64s, n: int, gain: float) -> float:
+def _certify(data: WeightedRecords, budgets: Float64s, n: int, gain: float) -> float:
     """Return sum w lambda - max lambda - n max g, less a margin for rounding."""
     total = float(data.weights @ budgets)
     return total - float(budgets.max()) - n * gain - SAFETY * (total + n * gain)
 
 
-def _carried_over(data: WeightedRecords, centers: Float64s, rng: np.random.Generator) -> Float64s:
+def _carry_over(data: WeightedRecords, centers: Float64s, rng: np.random.Generator) -> Float64s:
     """Find multipliers on a sample and give every record those of the nearest sampled one.
 
     A multiplier pays when it lies between the distances to the nearest and the second nearest

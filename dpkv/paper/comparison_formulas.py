@@ -1,97 +1,18 @@
-"""What the paper promises of each algorithm, and what Table `tcomp` says of the others.
+"""The formulas of Table `tcomp`, a function each.
 
-The first part are the bounds on the expected potential that follow from `thmain`; each is
-``expected_potential_bound`` with the bias and the variance of its instance. With an estimated
-optimum, stretching or varsigma the result is an estimate of the bound, not the bound.
-
-The second part are the formulas of Table `tcomp`, a function each. Those that the table gives as
-O(.) or Omega(.) are evaluated with constant 1 and no lower terms: they are orders of magnitude, not
-bounds. Logarithms are natural.
+Those that the table gives as O(.) or Omega(.) are evaluated with constant 1 and no lower terms:
+they are orders of magnitude, not bounds. Logarithms are natural.
 """
 
 from __future__ import annotations
 
 import math
-from typing import SupportsIndex
 
 from dpkv.errors import ParameterError
-from dpkv.seeding.potentials import expected_potential_bound
+from dpkv.seeding.approximation_guarantees import kmeans_plusplus_guarantee
 from dpkv.validation import non_negative_finite, positive_finite, whole_number
 
-# -- bounds that follow from thmain ----------------------------------------------------------------
-
-
-def kmeans_plusplus_bound(n_clusters: SupportsIndex, optimum: float) -> float:
-    """Return (2 + log k) 8 phi_opt: identity probe, Dirac density."""
-    return expected_potential_bound(n_clusters, optimum)
-
-
-def protected_bound(n_clusters: SupportsIndex, optimum: float, node_spread: float) -> float:
-    """Return `thDKM`, protected: (2 + log k) (10 phi_opt + 6 phi_s^F).
-
-    The bias is at most 2 phi_opt + 2 phi_s^F, and the variance is phi_s^F.
-    """
-    bias = _moved(optimum, node_spread)
-    return expected_potential_bound(n_clusters, optimum, bias=bias, variance=node_spread)
-
-
-def private_bound(
-    n_clusters: SupportsIndex, optimum: float, node_spread: float, variance: float
-) -> float:
-    """Return `thDKM`, private: (2 + log k) (10 phi_opt + 4 phi_s^F + 2 phi_var)."""
-    bias = _moved(optimum, node_spread)
-    return expected_potential_bound(n_clusters, optimum, bias=bias, variance=variance)
-
-
-def streaming_bound(
-    n_clusters: SupportsIndex, optimum: float, probe_spread: float, stretching: float
-) -> float:
-    """Return what the proof of `thSKM` gives: (2 + log k) ((10 + 4 eta) phi_opt + 4 phi_s).
-
-    The bias is at most 2 phi_opt + 2 phi_s^probe and counts twice in `thmain`. The theorem as
-    printed has half of that: see ``printed_streaming_bound``.
-    """
-    bias = _moved(optimum, probe_spread)
-    return expected_potential_bound(n_clusters, optimum, bias=bias, stretching=stretching)
-
-
-def printed_streaming_bound(
-    n_clusters: SupportsIndex, optimum: float, probe_spread: float, stretching: float
-) -> float:
-    """Return `thSKM` as printed: (2 + log k) ((8 + 4 eta) phi_opt + 2 phi_s^probe).
-
-    It takes the bias to be at most phi_opt + phi_s^probe. That holds where every synopsis is the
-    mean of the records probed to it and these share an optimal cluster, but the printed proof shows
-    only twice as much, so in general the bound is ``streaming_bound``.
-    """
-    spread = non_negative_finite("probe_spread", probe_spread)
-    return expected_potential_bound(
-        n_clusters, optimum, bias=optimum + spread, stretching=stretching
-    )
-
-
-def online_bound(n_clusters: SupportsIndex, optimum: float, varsigma: float) -> float:
-    """Return `thOKM`: (2 + log k) (4 + 32 / varsigma^2) phi_opt.
-
-    The stretching is 8 / varsigma^2 - 1. A varsigma of 0 (a minibatch that misses a cluster)
-    promises nothing: infinity.
-    """
-    varsigma = non_negative_finite("varsigma", varsigma)
-    if varsigma > 1.0:
-        raise ParameterError("varsigma", "at most 1", varsigma)
-    if varsigma**2 == 0.0:
-        return math.inf
-    stretching = 8.0 / varsigma**2 - 1.0
-    return expected_potential_bound(n_clusters, optimum, stretching=stretching)
-
-
-def _moved(optimum: float, spread: float) -> float:
-    """Return what (x + y)^2 <= 2 x^2 + 2 y^2 makes of records moved by ``spread`` in all."""
-    spread = non_negative_finite("spread", spread)
-    return 2.0 * spread + 2.0 * non_negative_finite("optimum", optimum)
-
-
-# -- Table tcomp: distributed, k-means|| (1-4) -----------------------------------------------------
+# -- distributed, k-means|| (1-4) -----------------------------------------------------
 
 
 def parallel_communication(n_nodes: int, oversampling: float, single_potential: float) -> float:
@@ -133,7 +54,7 @@ def parallel_approximation(n_clusters: int, optimum: float) -> float:
     return math.log(_count("n_clusters", n_clusters)) * non_negative_finite("optimum", optimum)
 
 
-# -- Table tcomp: distributed, coresets (I-III) ----------------------------------------------------
+# -- distributed, coresets (I-III) ----------------------------------------------------
 
 
 def coreset_communication(
@@ -156,16 +77,16 @@ def coreset_points_shared(
 def coreset_approximation(n_clusters: int, optimum: float, coreset_eps: float) -> float:
     """Return (III), theirs: (2 + log k) (1 + eps) 8 phi_opt."""
     factor = 1.0 + positive_finite("coreset_eps", coreset_eps)
-    return factor * kmeans_plusplus_bound(n_clusters, optimum)
+    return factor * kmeans_plusplus_guarantee(n_clusters, optimum)
 
 
-# -- Table tcomp: streams (i, ii) and on-line (a, b) -----------------------------------------------
+# -- streams (i, ii) and on-line (a, b) -----------------------------------------------
 
 
 def sharp_approximation(n_clusters: int, optimum: float, stretching: float) -> float:
     """Return (ii), theirs: (2 + log k) (1 + eta) 32 phi_opt; eta is *their* inner approximation."""
     factor = 1.0 + non_negative_finite("stretching", stretching)
-    return 4.0 * factor * kmeans_plusplus_bound(n_clusters, optimum)
+    return 4.0 * factor * kmeans_plusplus_guarantee(n_clusters, optimum)
 
 
 def online_facility_approximation(n_records: int, optimum: float) -> float:
@@ -173,7 +94,7 @@ def online_facility_approximation(n_records: int, optimum: float) -> float:
     return math.log(_count("n_records", n_records)) * non_negative_finite("optimum", optimum)
 
 
-# -- Table tcomp: differential privacy (A-C, alpha, beta) ------------------------------------------
+# -- differential privacy (A-C, alpha, beta) ------------------------------------------
 
 
 def sample_aggregate_noise(

@@ -8,7 +8,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from dpkv.paper.extent import enclosing_radius
+from dpkv.paper.enclosing_ball import enclosing_radius
 
 
 def smallest_disc(points: np.ndarray) -> float:

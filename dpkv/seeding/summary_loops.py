@@ -1,13 +1,13 @@
-"""Compiled loops of one pass: which synopsis carries a record, and what it carries.
+"""Compiled loops of a one-pass summary: which point carries a record, and what it carries.
 
-A synopsis s that carries the records B keeps their number, their drift, the sum of (a - s) over B,
+A point s that carries the records B keeps their number, their drift, the sum of (a - s) over B,
 and their spread, the sum of ||a - s||^2. These three say exactly what the spread becomes when B
-moves to another synopsis s': with v = s - s',
+moves to another point s': with v = s - s',
 
     sum ||a - s'||^2 = spread + 2 v . drift + |B| ||v||^2,    sum (a - s') = drift + |B| v.
 
 So the spread of the final assignment is known after one pass, however often records moved, and no
-record is kept. Distances to the synopses that stood before a block of records come from
+record is kept. Distances to the points that stood before a block of records come from
 ``kernels.assign_nearest``, on all cores; these loops add what changed inside the block.
 """
 
@@ -20,7 +20,7 @@ from dpkv.types import Float64s
 
 
 class Carriers:
-    """Synopses and what each carries; room for ``capacity`` of them."""
+    """The points of a summary and what each carries; room for ``capacity`` of them."""
 
     def __init__(self, capacity: int, n_features: int) -> None:
         self.places = np.empty((capacity, n_features))
@@ -36,7 +36,7 @@ class Carriers:
 
     @property
     def points(self) -> Float64s:
-        """Where the synopses are."""
+        """Where the points are."""
         return self.places[: self.count]
 
     def grow(self, capacity: int) -> None:
@@ -48,7 +48,7 @@ class Carriers:
             setattr(self, name, new)
 
     def nearest(self, records: Float64s) -> tuple[np.ndarray, Float64s]:
-        """Return the nearest synopsis of each record and its squared distance."""
+        """Return the nearest point of each record and its squared distance."""
         if not self.count:
             return np.full(len(records), -1, np.int32), np.full(len(records), np.inf)
         labels, distances, _ = kernels.assign_nearest(records, self.points)
@@ -56,7 +56,7 @@ class Carriers:
 
 
 @kernels.compiled
-def _squared(a, b):  # type: ignore[no-untyped-def]
+def _squared_distance(a, b):  # type: ignore[no-untyped-def]
     total = 0.0
     for j in range(len(a)):
         total += (a[j] - b[j]) * (a[j] - b[j])
@@ -65,7 +65,7 @@ def _squared(a, b):  # type: ignore[no-untyped-def]
 
 @kernels.compiled
 def _open(i, record, places, masses, drifts, spreads):  # type: ignore[no-untyped-def]
-    """Put a new synopsis at a record, which it carries."""
+    """Put a new point at a record, which it carries."""
     places[i] = record
     masses[i] = 1.0
     drifts[i] = 0.0
@@ -74,7 +74,7 @@ def _open(i, record, places, masses, drifts, spreads):  # type: ignore[no-untype
 
 @kernels.compiled
 def _join(i, record, distance, places, masses, drifts, spreads):  # type: ignore[no-untyped-def]
-    """Let synopsis i carry one more record."""
+    """Let point i carry one more record."""
     masses[i] += 1.0
     spreads[i] += distance
     for j in range(len(record)):
@@ -85,7 +85,7 @@ def _join(i, record, distance, places, masses, drifts, spreads):  # type: ignore
 def _receive(  # type: ignore[no-untyped-def]
     i, place, mass, drift, spread, places, masses, drifts, spreads
 ):
-    """Let synopsis i carry all that a synopsis at ``place`` carried."""
+    """Let point i carry all that a point at ``place`` carried."""
     gained = spread
     for j in range(len(place)):
         v = place[j] - places[i, j]
@@ -97,11 +97,11 @@ def _receive(  # type: ignore[no-untyped-def]
 
 @kernels.compiled
 def _scan(point, places, first, last, skipped):  # type: ignore[no-untyped-def]
-    """Return the first of the synopses first..last nearest to a point, and how far it is."""
+    """Return the first of the points first..last nearest to a point, and how far it is."""
     best, least = -1, np.inf
     for c in range(first, last):
         if c != skipped:
-            distance = _squared(point, places[c])
+            distance = _squared_distance(point, places[c])
             if distance < least:
                 best, least = c, distance
     return best, least
@@ -112,9 +112,9 @@ def serve(  # type: ignore[no-untyped-def]
     records, start, labels, distances, n_known, uniforms, cost, limit, stop_at,
     places, masses, drifts, spreads, count,
 ):  # fmt: skip
-    """Serve records from ``start`` on: each opens a synopsis with chance min(1, D^2 / cost).
+    """Serve records from ``start`` on: each opens a point with chance min(1, D^2 / cost).
 
-    ``labels`` and ``distances`` know the first ``n_known`` synopses. Stops before a record that
+    ``labels`` and ``distances`` know the first ``n_known`` points. Stops before a record that
     would open more than ``limit``, and after the one that opens number ``stop_at``. Returns the
     next record and the count.
     """
@@ -139,7 +139,7 @@ def serve(  # type: ignore[no-untyped-def]
 def consolidate(  # type: ignore[no-untyped-def]
     uniforms, cost, places, masses, drifts, spreads, count
 ):
-    """Serve the synopses themselves, each counting as much as it carries; return how many stay."""
+    """Serve the points themselves, each counting as much as it carries; return how many stay."""
     kept = 0
     for i in range(count):
         best, distance = _scan(places[i], places, 0, kept, -1)
@@ -157,7 +157,7 @@ def consolidate(  # type: ignore[no-untyped-def]
 
 @kernels.compiled
 def mean_gap(places, count):  # type: ignore[no-untyped-def]
-    """Return the mean squared distance of a synopsis to the nearest one before it."""
+    """Return the mean squared distance of a point to the nearest one before it."""
     total = 0.0
     for i in range(1, count):
         total += _scan(places[i], places, 0, i, -1)[1]
@@ -169,10 +169,10 @@ def sample_uniformly(  # type: ignore[no-untyped-def]
     records, n_before, labels, distances, uniforms, size, places, masses, drifts, spreads,
     count,
 ):  # fmt: skip
-    """Keep a uniform sample of ``size`` records as synopses; every other record joins the nearest.
+    """Keep a uniform sample of ``size`` records as points; every other record joins the nearest.
 
-    Record number i takes the place of a synopsis with chance size / i, each alike. What the leaving
-    synopsis carried goes to the nearest of those that stay. Returns the count.
+    Record number i takes the place of a point with chance size / i, each alike. What the leaving
+    point carried goes to the nearest of those that stay. Returns the count.
     """
     fresh = np.empty(len(records), np.int64)  # places that changed in this block
     is_fresh = np.zeros(size, np.bool_)
@@ -187,7 +187,7 @@ def sample_uniformly(  # type: ignore[no-untyped-def]
                 best, distance = _scan(records[i], places, 0, count, -1)
             else:
                 for f in range(n_fresh):
-                    closer = _squared(records[i], places[fresh[f]])
+                    closer = _squared_distance(records[i], places[fresh[f]])
                     if closer < distance or (closer == distance and fresh[f] < best):
                         best, distance = fresh[f], closer
             _join(best, records[i], distance, places, masses, drifts, spreads)

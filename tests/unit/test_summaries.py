@@ -1,4 +1,4 @@
-"""Synopsis builders against plain Python that remembers every record."""
+"""Builders of summaries against plain Python that remembers every record."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 import dpkv
 from dpkv.errors import ParameterError, TableError
-from dpkv.seeding import BUILDERS, build_synopses, online_kmeans
-from dpkv.seeding.synopses import BLOCK_ROWS
+from dpkv.seeding import BUILDERS, online_kmeans, summarise_stream
+from dpkv.seeding.summaries import BLOCK_ROWS
 
 RNG = np.random.default_rng(0)
 MIXTURE = RNG.normal(size=(9000, 3)) + 6.0 * RNG.integers(0, 3, (9000, 1))
@@ -23,7 +23,7 @@ def squared(a: np.ndarray, b: np.ndarray) -> float:
 
 @dataclass
 class Carrier:
-    """A synopsis with the records it carries."""
+    """A point with the records it carries."""
 
     place: np.ndarray
     records: list[np.ndarray] = field(default_factory=list)
@@ -100,21 +100,21 @@ def compare(found, expected: list[Carrier]) -> None:
 @pytest.mark.parametrize("n", [2, 5, 40])
 def test_builders_against_plain_python(builder, n):
     for data in (CIRCLES, MIXTURE[:600]):
-        found = build_synopses(data, n, builder=builder, rng=n)
+        found = summarise_stream(data, n, builder=builder, rng=n)
         compare(found, REFERENCES[builder](data, n, n))
 
 
 @pytest.mark.parametrize("builder", REFERENCES)
 def test_planted_fault_a_stream_read_backwards_shows(builder):
-    found = build_synopses(CIRCLES[::-1].copy(), 5, builder=builder, rng=5)
+    found = summarise_stream(CIRCLES[::-1].copy(), 5, builder=builder, rng=5)
     with pytest.raises(AssertionError):
         compare(found, REFERENCES[builder](CIRCLES, 5, 5))
 
 
 def test_planted_fault_records_that_move_without_their_spread_show():
-    """What the spread would be if a leaving synopsis handed over its weight and nothing else."""
+    """What the spread would be if a leaving point handed over its weight and nothing else."""
     kept = reservoir(CIRCLES, 5, 5)
-    found = build_synopses(CIRCLES, 5, builder="reservoir", rng=5)
+    found = summarise_stream(CIRCLES, 5, builder="reservoir", rng=5)
     compare(found, kept)
     for carrier in kept:
         carrier.records = [carrier.place] * len(carrier.records)
@@ -125,7 +125,7 @@ def test_planted_fault_records_that_move_without_their_spread_show():
 @pytest.mark.parametrize("builder", BUILDERS)
 @pytest.mark.parametrize("n", [1, 7, 300])
 def test_what_every_builder_keeps(builder, n):
-    found = build_synopses(MIXTURE, n, builder=builder, rng=1)
+    found = summarise_stream(MIXTURE, n, builder=builder, rng=1)
     assert found.builder == builder
     assert 1 <= len(found.points) <= n
     assert found.n_records == len(MIXTURE) == found.weights.sum()
@@ -135,7 +135,7 @@ def test_what_every_builder_keeps(builder, n):
 
 
 def test_the_grid_keeps_the_moments_of_its_cells():
-    found = build_synopses(MIXTURE, 60, builder="grid", rng=1)
+    found = summarise_stream(MIXTURE, 60, builder="grid", rng=1)
     mean = MIXTURE.mean(axis=0)
     np.testing.assert_allclose(found.weights @ found.points / len(MIXTURE), mean, rtol=1e-10)
     between = found.weights @ ((found.points - mean) ** 2).sum(axis=1)
@@ -145,16 +145,16 @@ def test_the_grid_keeps_the_moments_of_its_cells():
 def test_the_grid_is_no_coarser_than_it_must_be():
     """On a line a grid of n cells that halves when full keeps more than a quarter of them."""
     line = np.random.default_rng(1).uniform(-3, 5, (20_000, 1))
-    found = build_synopses(line, 64, builder="grid", rng=1)
+    found = summarise_stream(line, 64, builder="grid", rng=1)
     assert len(found.points) > 16
     assert found.spread < 20_000 * (8.0 / 16) ** 2 / 4
 
 
 def test_the_grid_follows_records_far_away():
     far = np.vstack([MIXTURE[:500], [[2.0**53, -(2.0**53), 0.0]], MIXTURE[500:900]])
-    found = build_synopses(far, 10, builder="grid", rng=1)
+    found = summarise_stream(far, 10, builder="grid", rng=1)
     assert found.weights.sum() == 901
-    tiny = build_synopses(
+    tiny = summarise_stream(
         np.vstack([np.zeros((50, 2)), np.full((5, 2), 2.0**53)]), 4, builder="grid"
     )
     assert sorted(tiny.weights) == [5, 50]
@@ -162,33 +162,33 @@ def test_the_grid_follows_records_far_away():
 
 @pytest.mark.parametrize("builder", BUILDERS)
 def test_few_records_are_kept_as_they_are(builder):
-    found = build_synopses(MIXTURE[:50], 50, builder=builder, rng=1)
+    found = summarise_stream(MIXTURE[:50], 50, builder=builder, rng=1)
     np.testing.assert_array_equal(found.points, MIXTURE[:50])
     assert found.weights.tolist() == [1.0] * 50
     assert found.spread == 0.0
 
 
 @pytest.mark.parametrize("builder", ["facility", "grid"])
-def test_duplicates_are_one_synopsis(builder):
-    found = build_synopses(np.repeat([[1.0, 2.0], [3.0, 4.0]], 40, axis=0), 7, builder=builder)
+def test_duplicates_are_one_point(builder):
+    found = summarise_stream(np.repeat([[1.0, 2.0], [3.0, 4.0]], 40, axis=0), 7, builder=builder)
     assert sorted(found.weights) == [40, 40]
     assert found.spread == 0.0
 
 
-def test_the_facility_builder_spends_synopses_where_distance_is():
+def test_the_facility_builder_spends_points_where_distance_is():
     """A few far records would seldom be in a uniform sample, and cost it dear."""
     rare = np.vstack([RNG.normal(size=(20_000, 2)), 1000.0 + RNG.normal(size=(3, 2))])
     rare = RNG.permutation(rare)
-    by_facility = build_synopses(rare, 30, builder="facility", rng=1).spread
-    assert by_facility < 0.1 * build_synopses(rare, 30, builder="reservoir", rng=1).spread
+    by_facility = summarise_stream(rare, 30, builder="facility", rng=1).spread
+    assert by_facility < 0.1 * summarise_stream(rare, 30, builder="reservoir", rng=1).spread
 
 
 @pytest.mark.parametrize("builder", BUILDERS)
 def test_an_iterator_is_consumed_once_and_chunks_do_not_matter(builder):
-    whole = build_synopses(MIXTURE, 50, builder=builder, rng=3)
+    whole = summarise_stream(MIXTURE, 50, builder=builder, rng=3)
     for size in (1, 777, BLOCK_ROWS, len(MIXTURE)):
         once = iter([MIXTURE[i : i + size] for i in range(0, len(MIXTURE), size)])
-        found = build_synopses(once, 50, builder=builder, rng=3)
+        found = summarise_stream(once, 50, builder=builder, rng=3)
         assert next(once, None) is None
         np.testing.assert_array_equal(found.points, whole.points)
         np.testing.assert_array_equal(found.weights, whole.weights)
@@ -196,12 +196,12 @@ def test_an_iterator_is_consumed_once_and_chunks_do_not_matter(builder):
 
 
 def test_refusals():
-    with pytest.raises(ParameterError, match="n_synopses must be a whole number of at least 1"):
-        build_synopses(MIXTURE, 0)
+    with pytest.raises(ParameterError, match="summary_points must be a whole number of at least 1"):
+        summarise_stream(MIXTURE, 0)
     with pytest.raises(ParameterError, match="builder must be one of"):
-        build_synopses(MIXTURE, 5, builder="tree")
+        summarise_stream(MIXTURE, 5, builder="tree")
     with pytest.raises(TableError, match="at least one record"):
-        build_synopses(iter([]), 5)
+        summarise_stream(iter([]), 5)
 
 
 # -- on-line k-means (Liberty et al.) --------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_on_line_k_means_against_plain_python(lower_bound):
     cost = sum(squared(a, c.place) for c in expected for a in c.records)
     assert found.cost == pytest.approx(cost)
     assert (found.n_phases, found.n_records) == (phases, len(data))
-    assert found.reduced(3, rng=1).shape == (3, 2)
+    assert found.reduce(3, rng=1).shape == (3, 2)
 
 
 def test_on_line_k_means_over_blocks_and_few_distinct_records():

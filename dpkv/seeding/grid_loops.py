@@ -1,4 +1,4 @@
-"""Compiled loops of the grid: a hash table of cells, each with the moments of its records."""
+"""Compiled loops of a grid summary: a hash table of cells, each with the moments of its records."""
 
 from __future__ import annotations
 

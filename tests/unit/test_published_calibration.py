@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpkv.paper import published
-from dpkv.paper.published import (
+from dpkv.paper import published_calibration
+from dpkv.paper.published_calibration import (
     LAPLACE_IS_BETTER,
     likelihood_ratio_bound,
     potential_bounds,
@@ -120,7 +120,7 @@ def test_potential_bounds_in_both_readings():
     assert bounds.printed == pytest.approx(8 * (optimum + m * radius**2 / eps_tilde**2))
     # thmain with phi_bias = phi_opt and phi_var = m d sigma^2
     assert bounds.dimension_aware == pytest.approx(6 * optimum + 2 * optimum + 2 * m * d * sigma**2)
-    assert potential_bounds(optimum, m, d, 0.0) == published.PotentialBounds(96.0, 96.0)
+    assert potential_bounds(optimum, m, d, 0.0) == published_calibration.PotentialBounds(96.0, 96.0)
 
 
 def test_sublinear_regime_as_printed():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.paper.loops import LEAF, SpatialBlocks, gains, halved
+from dpkv.paper.calibration_loops import LEAF, SpatialBlocks, gains, halve
 from dpkv.types import Float64s, Indices
 
 PAIR_BUDGET = 6e10
@@ -72,7 +72,7 @@ class _GainSearch:
                 ranges = [frontier[i] for i in promising]
                 leaves = [np.arange(*r) for r in ranges if r[1] - r[0] <= LEAF]
                 self._look_into(np.concatenate([np.empty(0, np.int64), *leaves]))
-                following += [h for r in ranges if r[1] - r[0] > LEAF for h in halved(*r)]
+                following += [h for r in ranges if r[1] - r[0] > LEAF for h in halve(*r)]
             frontier = following
         rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
         values = np.concatenate(self._values) if self._values else np.empty(0)
@@ -140,7 +140,7 @@ def largest_gain_anywhere(blocks: SpatialBlocks, budgets: Float64s) -> float:
         if pairs <= 0 or boxes > _MOST_BOXES:
             going_on[:] = False
         dropped = max(dropped, float(bounds[~going_on].max(initial=0.0)))
-        low, high = _halved(low[going_on], high[going_on])
+        low, high = _halve_boxes(low[going_on], high[going_on])
     return max(best, dropped)
 
 
@@ -151,7 +151,7 @@ def _divisible(low: Float64s, high: Float64s) -> NDArray[np.bool_]:
     return np.asarray((low[rows, longest] < middle) & (middle < high[rows, longest]))
 
 
-def _halved(low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:
+def _halve_boxes(low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:
     """Cut every box in two along its longest side."""
     rows = np.arange(len(low))
     longest = (high - low).argmax(axis=1) if len(low) else rows

@@ -15,7 +15,7 @@ from dpkv.engine.peers import Peers
 from dpkv.engine.private_plan import PrivatePlan
 from dpkv.mechanisms.mechanism import GRID_STEPS, Noise
 from dpkv.noise import SeededEntropy
-from dpkv.seeding.potential_bounds import private_bound, protected_bound
+from dpkv.seeding.approximation_guarantees import dk_private_guarantee, dk_protected_guarantee
 from dpkv.seeding.potentials import LloydResult
 from dpkv.seeding.trials import Found, Trials
 from dpkv.types import Floats, Progress
@@ -40,21 +40,21 @@ class PeerProblem:
         """Run the algorithm once."""
         peers = self.peers
         if self.algorithm == "dk-private":
-            return self._private(rng, progress)
+            return self._simulate_private(rng, progress)
         if self.algorithm == "dk-protected":
             run = rng.bytes(16).hex()
             seeding = dk_protected(peers, n_clusters, rng=rng, run=run, progress=progress)
             return Found(seeding.centers, {"nodes": seeding.indices.tolist()})
         if self.algorithm == "kmeans-parallel":
-            return _shared(kmeans_parallel(peers, n_clusters, rng=rng, progress=progress))
+            return _tell_shared(kmeans_parallel(peers, n_clusters, rng=rng, progress=progress))
         if self.algorithm == "coreset":
-            return _shared(coreset_seeding(peers, n_clusters, size=self.coreset_size, rng=rng))
+            return _tell_shared(coreset_seeding(peers, n_clusters, size=self.coreset_size, rng=rng))
         if self.algorithm == "forgy":
             return Found(uniform_records(peers, n_clusters, rng))
         seeding = partitioned_kmeans_plusplus(peers, n_clusters, rng=rng, progress=progress)
         return Found(seeding.centers)
 
-    def _private(self, rng: np.random.Generator, progress: Progress) -> Found:
+    def _simulate_private(self, rng: np.random.Generator, progress: Progress) -> Found:
         """Simulate the private protocol: the coordinator draws from ``rng``, too."""
         assert self.plan is not None and self.domain is not None
         entropy = SeededEntropy(int(rng.integers(2**63)))
@@ -97,17 +97,17 @@ def noise_variance(plan: PrivatePlan, domain: Domain) -> float:
     return float(sum(plan.shard_sizes) * sd**2 * ((high - low) ** 2).sum())
 
 
-def _shared(found: SharedSeeding) -> Found:
+def _tell_shared(found: SharedSeeding) -> Found:
     details: dict[str, Any] = {"rounds": found.n_rounds, "records_shared": found.records_shared}
     return Found(found.centers, details)
 
 
-def peer_bound(problem: PeerProblem, trials: Trials, spread: float) -> dict[str, Any]:
-    """Return `thDKM`'s bound on the expected potential, the optimum estimated by Lloyd's runs."""
+def peer_guarantee(problem: PeerProblem, trials: Trials, spread: float) -> dict[str, Any]:
+    """Return what `thDKM` promises, the optimum estimated by Lloyd's runs."""
     n_clusters, optimum = trials.n_clusters, trials.best.potential
     if problem.plan is None or problem.domain is None:
-        value = protected_bound(n_clusters, optimum, spread)
+        value = dk_protected_guarantee(n_clusters, optimum, spread)
     else:
         variance = spread + noise_variance(problem.plan, problem.domain)
-        value = private_bound(n_clusters, optimum, spread, variance)
+        value = dk_private_guarantee(n_clusters, optimum, spread, variance)
     return {"value": value, "of": "thDKM, with the optimum estimated by Lloyd's iterations"}
