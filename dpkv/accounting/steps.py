@@ -19,6 +19,7 @@ class Step:
     """A part of a mechanism, done ``times`` times, and what each time costs, rounded up."""
 
     name: str
+    """A code: a record holds it, and words are rendered from it."""
     eps: Decimal | None
     """None where the price is in zCDP, of which eps is a matter of delta, or where nothing is
     proved."""

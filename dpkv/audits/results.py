@@ -14,7 +14,7 @@ from pydantic import Field
 
 from dpkv import __version__
 from dpkv.errors import UsageError
-from dpkv.releases.plan import Frozen, added_later
+from dpkv.releases.plan import Frozen
 from dpkv.releases.record import software_versions
 
 
@@ -40,7 +40,7 @@ class Subject(Frozen):
     end_to_end: bool
     ks: tuple[int, ...]
     released_centers: tuple[tuple[float, ...], ...] | None
-    vouched_by: tuple[str, ...] | None = added_later(None)
+    vouched_by: tuple[str, ...] | None
     """Who says that the record of the release is what happened; None where there is no release."""
 
 

@@ -41,7 +41,7 @@ from dpkv.mechanisms import (
     from_description,
 )
 from dpkv.noise import Entropy, OperatingSystemEntropy
-from dpkv.releases import Plan, ReleaseRecord
+from dpkv.releases import Plan, ReleaseRecord, wording
 from dpkv.releases.guarantee import guarantee
 from dpkv.releases.settling import mechanism_of
 from dpkv.types import Floats, Integers, StageProgress
@@ -125,7 +125,7 @@ def run_audit(job: Job) -> Audited:
         utility=rows,
         rivals=rivals(job.domain.n_features, job.plan.neighbours.value),
         synthetic_points=_synthetic(job.domain),
-        notes=() if job.release is None else job.release.notes,
+        notes=() if job.release is None else wording.warnings(job.release),
     )
     return Audited(found, witnesses)
 
@@ -279,7 +279,7 @@ def _verdict(
         if largest_of(loss) > float_above(job.eps) * (1.0 + _ROUNDING)
     ]
     reasons += [f"{test.name}: {test.detail}" for test in conforming if not test.passed]
-    if mechanism.proof != "published" and mechanism.cost() > job.eps:
+    if mechanism.is_proved and mechanism.cost() > job.eps:
         reasons.append(f"its steps cost {float(mechanism.cost()):.4g}, more than claimed")
     holds = not reasons
     claim = f"eps = {job.plan.eps} ({job.plan.neighbours.value})"
@@ -398,8 +398,8 @@ def _subject(job: Job) -> Subject:
     return Subject(
         label=job.label,
         release_id=None if job.release is None else job.release.release_id,
-        statement=promise.statement,
-        assumptions=promise.assumptions,
+        statement=wording.statement(promise),
+        assumptions=wording.assumptions(promise),
         eps=job.plan.eps,
         neighbours=job.plan.neighbours.value,
         n_records=len(job.values),

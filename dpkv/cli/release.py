@@ -325,18 +325,19 @@ def _tell_unused_delta(asked: float, record: ReleaseRecord) -> None:
 def _show(
     record: ReleaseRecord, spent: list[list[str]], files: list[Path], taken: Taken | None
 ) -> None:
-    from dpkv.releases.guarantee import SEVERAL_ROWS
+    from dpkv.releases import wording
 
-    plan = record.plan
-    eps = f"eps = {plan.eps}" if record.guarantee.end_to_end else "none proved"
-    if record.guarantee.delta > 0:
+    plan, promise = record.plan, record.guarantee
+    eps = f"eps = {plan.eps}" if promise.end_to_end else "none proved"
+    if promise.delta != "0":
         eps += f", delta = {plan.delta}"
+    chosen = wording.choice(plan)
     rows = [
         *([["from", describe_taken(taken)]] if taken is not None else []),
-        ["centres", f"{plan.k}, by {record.title}"],
+        ["centres", f"{plan.k}, by {wording.title(record)}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
-        *([["protects", f"one row; {SEVERAL_ROWS}"]] if record.guarantee.end_to_end else []),
-        *([["why", plan.chosen]] if plan.chosen else []),
+        *([["protects", wording.PROTECTED[promise.unit]]] if promise.end_to_end else []),
+        *([["why", chosen]] if chosen else []),
         ["bounds", _bounds_told(record)],
         *(["noise", _noise_told(noise, record)] for noise in record.noise),
         *spent,
@@ -357,15 +358,20 @@ def _bounds_told(record: ReleaseRecord) -> str:
 
 
 def _noise_told(noise: NoiseRecord, record: ReleaseRecord) -> str:
+    from dpkv.releases.wording import part
+
+    added_to = part(noise.added_to, record)
     if noise.column_sd is None:
-        return f"on {noise.added_to}: sd {noise.sd:.4g} {noise.unit}"
+        return f"on {added_to}: sd {noise.sd:.4g} {part(noise.unit, record)}"
     pairs = zip(record.columns, noise.column_sd, strict=True)
     shown = output.first_few(f"{sd:.4g} in {name}" for name, sd in pairs)
-    return f"on {noise.added_to}: sd {shown}"
+    return f"on {added_to}: sd {shown}"
 
 
 def _warn(record: ReleaseRecord) -> None:
-    for sentence in record.notes:
+    from dpkv.releases.wording import warnings
+
+    for sentence in warnings(record):
         _note_warning(sentence)
 
 

@@ -93,7 +93,7 @@ def noise_variance(plan: PrivatePlan, domain: Domain) -> float:
     """
     ends = np.stack([np.zeros(plan.grid.n_features), np.ones(plan.grid.n_features)])
     low, high = domain.to_working(plan.grid.restore(ends.astype(np.int64)))
-    sd = Noise("each coordinate", plan.noise_scale, GRID_STEPS).sd
+    sd = Noise("center-coordinate", plan.noise_scale, GRID_STEPS).sd
     return float(sum(plan.shard_sizes) * sd**2 * ((high - low) ** 2).sum())
 
 

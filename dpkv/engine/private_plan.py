@@ -134,16 +134,16 @@ class PrivatePlan:
     def steps(self) -> tuple[Step, ...]:
         """Return what is spent, part by part."""
         price = round_costs(self.log_ratio, min(self.shard_sizes), math.inf)[0]
-        centers = Step("one noisy centre of the smallest shard", price, self.n_clusters)
+        centers = Step("shard-center", price, self.n_clusters)
         return (centers,) if self.n_clusters == 1 else (self._picks(), centers)
 
     def _picks(self) -> Step:
         times = self.n_clusters - 1
         if self.trusted_coordinator:
             changed = Fraction(self.grid.diam2_squared, self.smoothing * min(self.shard_sizes))
-            name = "the pick of a node by exact sums, smoothed"
+            name = "smoothed-node-pick"
             return Step(name, upward_decimal(changed), times, changed)
-        return laplace_step("all nodes' noisy sums", self.grid.diam2_squared, self.sum_scale, times)
+        return laplace_step("node-sums", self.grid.diam2_squared, self.sum_scale, times)
 
     def cost(self) -> Decimal:
         """Return eps of the whole, rounded up."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dpkv.accounting import as_neighbours as as_neighbours
     from dpkv.accounting.split import Split as Split
     from dpkv.mechanisms.choice import Choice as Choice
+    from dpkv.mechanisms.choice import Rule as Rule
     from dpkv.mechanisms.choice import choose as choose
     from dpkv.mechanisms.gupt import Gupt as Gupt
     from dpkv.mechanisms.kvariates import Algorithm0 as Algorithm0
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from dpkv.mechanisms.registry import calibrate_mechanism as calibrate_mechanism
     from dpkv.mechanisms.registry import check_request as check_request
     from dpkv.mechanisms.registry import describe as describe
+    from dpkv.mechanisms.registry import find_kind as find_kind
     from dpkv.mechanisms.registry import for_terms as for_terms
     from dpkv.mechanisms.registry import from_description as from_description
     from dpkv.mechanisms.synopsis import Synopsis as Synopsis
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 _HOME = {
     "dpkv.accounting": ("Neighbours", "Step", "as_neighbours"),
     "dpkv.mechanisms.private_bounds": ("PrivateBounds",),
-    "dpkv.mechanisms.choice": ("Choice", "choose"),
+    "dpkv.mechanisms.choice": ("Choice", "Rule", "choose"),
     "dpkv.mechanisms.gupt": ("Gupt",),
     "dpkv.mechanisms.kvariates": ("Algorithm0", "Forgy", "KVariates", "Laplace", "Published"),
     "dpkv.mechanisms.lloyd": ("Lloyd",),
@@ -50,6 +52,7 @@ _HOME = {
         "describe",
         "for_terms",
         "from_description",
+        "find_kind",
     ),
     "dpkv.accounting.split": ("Split",),
     "dpkv.mechanisms.synopsis": ("Synopsis",),

@@ -13,10 +13,15 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from typing import Literal
 
 from dpkv.errors import UsageError
 from dpkv.mechanisms.mechanism import Mechanism, Terms
 from dpkv.mechanisms.registry import MECHANISMS, for_terms
+
+Rule = Literal["smallest-predicted-error", "private-record-count", "use-for-delta"]
+"""What decided: predictions, or where there are none the preference among those that are able."""
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,9 @@ class Choice:
 
     mechanism: Mechanism
     """Calibrated for the terms."""
-    reason: str
+    rule: Rule
+    predicted: tuple[tuple[str, float], ...] = ()
+    """The best mechanisms and their predicted errors, in two digits: alike on every machine."""
 
     @property
     def name(self) -> str:
@@ -36,25 +43,23 @@ class Choice:
 def choose(terms: Terms) -> Choice:
     """Return the mechanism of least predicted error."""
     if terms.n_records is None:
-        return _prefer(terms, "auto: the number of records is private, nothing predicts")
+        return _prefer(terms, "private-record-count")
     if terms.delta > 0:
-        return _prefer(terms, "auto: the only mechanism with a use for delta")
+        return _prefer(terms, "use-for-delta")
     able: list[Mechanism] = []
     for name in MECHANISMS:
         with contextlib.suppress(UsageError):
             able.append(for_terms(name, terms))
     errors = {one.name: one.predicted_error(terms.n_records) for one in able}
     ranked = sorted(able, key=lambda one: (errors[one.name], -one.preference))
-    shown = ", ".join(f"{one.name} {errors[one.name]:.2g}" for one in ranked[:3])
-    return Choice(
-        ranked[0], f"auto: least predicted squared error of a centre, of the domain's: {shown}"
-    )
+    shown = tuple((one.name, float(f"{errors[one.name]:.2g}")) for one in ranked[:_SHOWN])
+    return Choice(ranked[0], "smallest-predicted-error", shown)
 
 
-def _prefer(terms: Terms, reason: str) -> Choice:
+def _prefer(terms: Terms, rule: Rule) -> Choice:
     able = [
         kind
         for kind in MECHANISMS.values()
         if terms.neighbours in kind.relations and (kind.uses_delta or terms.delta == 0)
     ]
-    return Choice(max(able, key=lambda kind: kind.preference).for_terms(terms), reason)
+    return Choice(max(able, key=lambda kind: kind.preference).for_terms(terms), rule)

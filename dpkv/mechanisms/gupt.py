@@ -103,12 +103,11 @@ class Gupt(Mechanism):
 
     def schedule(self) -> Iterator[Step]:
         """Return the one sum that noise is added to."""
-        yield block_centers_step(self.n_clusters, self.grid, self.n_blocks, self.noise_scale)
+        yield block_centers_step(self.n_clusters, self.grid, self.noise_scale)
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of the sum; the average has ``n_blocks`` times less."""
-        where = f"each coordinate of the sum over {self.n_blocks} blocks"
-        return (Noise(where, self.noise_scale, GRID_STEPS),)
+        return (Noise("block-sum-coordinate", self.noise_scale, GRID_STEPS),)
 
     def parameters(self) -> dict[str, Any]:
         """Return noise, blocks and the number of records."""

@@ -5,7 +5,7 @@
 ``forgy``       uniform picks at the same noise: Forgy-DP
 
 Every round is one question, a noisy pick. ``records/questions/pick.py`` has the proofs, "theorem-a"
-and "local". "published" is no proof: the noise follows the paper's formula from figures of the
+and "local". "none" is no proof: the noise follows the paper's formula from figures of the
 data.
 """
 
@@ -86,7 +86,7 @@ class Algorithm0(Mechanism):
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of a center's coordinates."""
-        return (Noise("each coordinate of each centre", self.noise_scale, GRID_STEPS),)
+        return (Noise("center-coordinate", self.noise_scale, GRID_STEPS),)
 
     def parameters(self) -> dict[str, Any]:
         """Return the noise."""
@@ -266,7 +266,7 @@ class Published(Algorithm0):
     @property
     def proof(self) -> PickProof:
         """None."""
-        return "published"
+        return "none"
 
     def parameters(self) -> dict[str, Any]:
         """Return the noise and the eps~ it came from."""

@@ -138,8 +138,8 @@ class Lloyd(Mechanism):
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of counts and of sums."""
         return (
-            Noise("each count", self.count_scale, RECORDS),
-            Noise("each coordinate of each sum", self.sum_scale, GRID_STEPS),
+            Noise("cluster-count", self.count_scale, RECORDS),
+            Noise("cluster-sum-coordinate", self.sum_scale, GRID_STEPS),
         )
 
     def parameters(self) -> dict[str, Any]:

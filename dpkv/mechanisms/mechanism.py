@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from dpkv.accounting import Neighbours, Step, cost_of
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
     from dpkv.mechanisms.synopsis.cells import PrivateCells
 
 NEEDS_PUBLIC_M = "Its proof takes the number of records as public; under add/remove it is not."
-GRID_STEPS, RECORDS = "grid steps", "records"
+GRID_STEPS, RECORDS, CLIP_RADII = "grid-steps", "records", "clip-radii"
+NO_PROOF = "none"
+"""The code of a proof that there is none of."""
 
 
-Distribution = Literal["discrete Laplace", "discrete Gaussian"]
+Distribution = Literal["discrete-laplace", "discrete-gaussian"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,11 @@ class Noise:
     """
 
     added_to: str
+    """A code."""
     scale: float
     unit: str
-    """What an integer counts: grid steps, or records."""
-    distribution: Distribution = "discrete Laplace"
+    """A code of what an integer counts: grid steps, or records."""
+    distribution: Distribution = "discrete-laplace"
 
     @property
     def sd(self) -> float:
@@ -59,12 +63,13 @@ class Noise:
 
         That of a discrete Gaussian is below its scale, and equal to it but for the tiniest.
         """
-        if self.scale == 0.0 or self.distribution == "discrete Gaussian":
+        if self.scale == 0.0 or self.distribution == "discrete-gaussian":
             return self.scale
         return math.sqrt(2.0 * math.exp(-1.0 / self.scale)) / -math.expm1(-1.0 / self.scale)
 
 
-Proof = Literal["theorem-a", "local", "sensitivity", "synopsis", "published"]
+Proof = str
+"""A code of why a price holds, such as "theorem-a" or "sensitivity"."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,11 @@ class Mechanism(ABC):
     title: ClassVar[str]
     why: ClassVar[str]
     """Why its price holds, in a few words."""
+    words: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What codes of its own stand for: of steps, of noise, of units that noise counts.
+
+    Those of the mechanisms that come with dpkv are in ``releases/wording.py``.
+    """
     relations: ClassVar[tuple[Neighbours, ...]] = tuple(Neighbours)
     """The relations that its proof covers."""
     uses_delta: ClassVar[bool] = False
@@ -140,7 +150,12 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def proof(self) -> Proof:
-        """Why ``cost`` holds; "published" where nothing proves it."""
+        """A code of why ``cost`` holds; ``NO_PROOF`` where nothing proves it."""
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether a proof gives a price."""
+        return self.proof != NO_PROOF
 
     @property
     def n_records_needed(self) -> int | None:
@@ -209,6 +224,10 @@ class Mechanism(ABC):
         None where a run of the whole shows enough.
         """
         return ()
+
+    def find_fault_in(self, cells: PrivateCells) -> str | None:  # noqa: ARG002
+        """Return why published cells cannot be of this mechanism; None where they can."""
+        return "the mechanism makes no synopsis"
 
     @abstractmethod
     def run(self, ask: Ask) -> Outcome:

@@ -81,7 +81,7 @@ class PrivateBounds:
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of the counts."""
-        return (Noise("each bin of each column's histogram", self.noise_scale, RECORDS),)
+        return (Noise("column-histogram-bin", self.noise_scale, RECORDS),)
 
     def parameters(self) -> dict[str, Any]:
         """Return the description as plain JSON values."""

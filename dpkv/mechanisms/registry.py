@@ -146,7 +146,7 @@ def from_description(description: Mapping[str, Any], grid: Grid) -> Mechanism:
         neighbours = Neighbours(fields.pop("neighbours"))
         if any(type(value) not in (int, float, type(None)) for value in fields.values()):
             raise TypeError
-        kind = _imported(_UNPROVED) if proof == "published" else MECHANISMS[name]
+        kind = find_kind(name, proof)
         mechanism = kind(
             n_clusters=fields.pop("k"),
             grid=grid,
@@ -159,6 +159,13 @@ def from_description(description: Mapping[str, Any], grid: Grid) -> Mechanism:
         reason = f": {error}" if isinstance(error, UsageError) else ""
         raise UsageError(f"the description of the mechanism does not make sense{reason}") from None
     return mechanism
+
+
+def find_kind(name: str, proof: str) -> type[Mechanism]:
+    """Return the mechanism that a record names, and whose proof is of that code."""
+    from dpkv.mechanisms.mechanism import NO_PROOF  # noqa: PLC0415 (heavy)
+
+    return _imported(_UNPROVED) if proof == NO_PROOF else MECHANISMS[name]
 
 
 def describe(mechanism: Mechanism) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpkv.mechanisms import Neighbours
-from dpkv.releases.guarantee import describe_factor
 from dpkv.releases.settling import Settled
+from dpkv.releases.wording import factor
 
 _WEAK_EPS = 10
 _FEW_RECORDS = 100
@@ -21,7 +21,7 @@ def cautions(settled: Settled) -> Iterator[str]:
     if plan.exact_eps > _WEAK_EPS:
         yield (
             f"eps = {plan.eps} is above {_WEAK_EPS}, which promises next to nothing: odds may "
-            f"change by a factor of {describe_factor(plan)}"
+            f"change by a factor of {factor(plan.eps)}"
         )
     if plan.neighbours is Neighbours.REPLACE_ONE:
         yield from _about_few(settled)

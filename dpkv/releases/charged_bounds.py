@@ -36,7 +36,7 @@ _SUFFIX = ":bounds"  # no id of a release has a colon
 class KeptBounds(Frozen):
     """What the noisy histograms of a release showed; public, as everything after the noise."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     kind: Literal["private-bounds"] = "private-bounds"
     release_id: str
     entry_digest: str

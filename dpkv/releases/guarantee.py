@@ -1,176 +1,134 @@
-"""What a release promises, in words: built from the plan and the mechanism, never from the data.
+"""What a release promises, in codes: from the plan and the mechanism, never from the data.
 
-All sentences of records are here.
+``wording.py`` says it in words.
 """
 
 from __future__ import annotations
 
-import math
+from typing import Self
 
-from dpkv.accounting.exact import float_above
-from dpkv.mechanisms import Mechanism, Neighbours, Synopsis
-from dpkv.releases.plan import Frozen, Plan
+from pydantic import model_validator
 
-CONDITIONAL = "conditional on the data, not an end-to-end guarantee"
-LEAKED_BOUNDS = "the bounds were read from the data, which leaks them"
-SEVERAL_ROWS = "somebody with several rows is protected for one of them"
-NOT_RELEASABLE = "a seeded simulation, not releasable: whoever knows the seed can undo the noise"
-
-_PROOFS = {
-    "theorem-a": "Theorem A: sampling amplification of every round (dpkv/accounting/theorem_a.py)",
-    "local": "every centre is a noisy record, whichever was picked (dpkv/mechanisms/kvariates.py)",
-    "synopsis": "cells, counts and Lloyd steps add up, the tree by a certified sum "
-    "(dpkv/mechanisms/synopsis)",
-    "published": "none: the noise is the paper's, as printed",
-}
-_SENSITIVITY = {
-    "gupt": "one record changes one block (dpkv/mechanisms/gupt.py)",
-    "lloyd": "counts and sums of bounded sensitivity (dpkv/mechanisms/lloyd.py)",
-}
-_BOUNDS_PROOF = (
-    "; bounds by noisy histograms (dpkv/mechanisms/private_bounds.py), composed by addition"
+from dpkv.mechanisms import Mechanism, Neighbours
+from dpkv.releases.codes import (
+    Assumption,
+    Code,
+    Note,
+    Status,
+    Unit,
+    Unprotected,
 )
-_ALL_ROWS_ARE_NUMBERS = "every row is of finite numbers of at most 2^53"
-_LAST_POWER = 700.0
-"""e^eps is a float up to here."""
-_RELATION = {
-    Neighbours.REPLACE_ONE: "replacing any one record by any other",
-    Neighbours.ADD_REMOVE: "adding or removing any one record",
-}
+from dpkv.releases.plan import BoundsSource, Frozen, Plan, check_plain_delta, check_plain_eps
 
 
 class Guarantee(Frozen):
     """The promise, the relation it is for, and what it takes for granted."""
 
-    eps: float | None
-    """None where no proof covers the release end to end."""
-    delta: float = 0.0
+    status: Status
+    eps: str | None
+    """A decimal number, exactly; None where no proof covers the release end to end."""
+    delta: str
+    """Likewise; 0 is pure eps."""
     neighbours: Neighbours
-    end_to_end: bool
-    proof: str
-    statement: str
-    assumptions: tuple[str, ...]
+    unit: Unit
+    proof: Code
+    """Why the centers' price holds: the mechanism's own code."""
+    bounds: BoundsSource
+    """How the bounds are known; private ones have a price of their own."""
+    assumptions: tuple[Assumption, ...]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.eps is not None) != self.end_to_end:
+            raise ValueError("an eps belongs to a guarantee that is proved, and only to that")
+        if self.eps is not None:
+            check_plain_eps(self.eps)
+        check_plain_delta(self.delta)
+        return self
+
+    @property
+    def end_to_end(self) -> bool:
+        """Whether a proof covers the release from the records to what is published."""
+        return self.status == "proved"
 
 
 def guarantee(plan: Plan, mechanism: Mechanism, *, simulated: bool = False) -> Guarantee:
     """Return what a release by this plan and mechanism promises."""
-    end_to_end = plan.end_to_end and mechanism.proof != "published" and not simulated
+    status = _status(plan, mechanism, simulated)
+    proved = status == "proved"
     return Guarantee(
-        eps=float_above(plan.exact_eps) if end_to_end else None,
-        delta=float_above(plan.exact_delta) if end_to_end else 0.0,
+        status=status,
+        eps=plan.eps if proved else None,
+        delta=plan.delta if proved else "0",
         neighbours=plan.neighbours,
-        end_to_end=end_to_end,
-        proof=_proof(plan, mechanism),
-        statement=_statement(plan, simulated),
-        assumptions=_assumptions(plan),
+        unit="row",
+        proof=mechanism.proof,
+        bounds=plan.bounds,
+        assumptions=_assumptions(plan, mechanism),
     )
 
 
-def _proof(plan: Plan, mechanism: Mechanism) -> str:
-    reason = _PROOFS.get(mechanism.proof) or _SENSITIVITY[mechanism.name]
-    return reason + (_BOUNDS_PROOF if plan.bounds == "private" else "")
-
-
-def _statement(plan: Plan, simulated: bool) -> str:
+def _status(plan: Plan, mechanism: Mechanism, simulated: bool) -> Status:
     if simulated:
-        return f"No guarantee: {NOT_RELEASABLE}."
-    if plan.calibration == "published":
-        return (
-            f"No guarantee is proved: {CONDITIONAL}. The noise is the paper's for eps = {plan.eps} "
-            "and depends on the records itself."
-        )
-    if plan.bounds == "data":
-        return (
-            f"No end-to-end guarantee: the bounds were read from the data, which leaks them. The "
-            f"centres are {CONDITIONAL}."
-        )
-    if plan.exact_delta > 0:
-        return _approximate(plan)
-    return (
-        f"The release is {plan.eps}-differentially private: {_RELATION[plan.neighbours]} changes "
-        f"the probability of any outcome by a factor of at most {describe_factor(plan)}."
-    )
+        return "simulated"
+    if plan.calibration == "published" or not mechanism.is_proved:
+        return "conditional-published-noise"
+    return "conditional-data-bounds" if plan.bounds == "data" else "proved"
 
 
-def _approximate(plan: Plan) -> str:
-    """Return the statement of a release that is private but for a chance of delta."""
-    return (
-        f"The release is ({plan.eps}, {plan.delta})-differentially private: "
-        f"{_RELATION[plan.neighbours]} changes the probability of any outcome by a factor of at "
-        f"most {describe_factor(plan)}, and by {plan.delta} beyond it."
-    )
+_BOUNDS_ASSUMPTIONS: dict[BoundsSource, Assumption] = {
+    "given": "bounds-chosen-without-data",
+    "private": "bounds-found-with-part-of-eps",
+    "data": "bounds-read-from-data",
+}
+_UNPROTECTED_BOUNDS: dict[BoundsSource, Unprotected] = {
+    "given": "bounds",
+    "private": "bounds-paid-for",
+    "data": "bounds-of-data",
+}
 
 
-def describe_factor(plan: Plan) -> str:
-    """Return e^eps, with its value where floats have one and four digits tell it from 1."""
-    eps = float(plan.eps)
-    value = f"{math.exp(eps):.4g}" if eps < _LAST_POWER else ""
-    return f"e^{plan.eps}" if value in ("", "1") else f"e^{plan.eps} = {value}"
-
-
-def _assumptions(plan: Plan) -> tuple[str, ...]:
+def _assumptions(plan: Plan, mechanism: Mechanism) -> tuple[Assumption, ...]:
     """Return what the promise takes for granted."""
-    bounds = {
-        "given": "the bounds were chosen without looking at the data",
-        "private": "the bounds were found with a part of eps, and may be published",
-        "data": "the bounds were read from the data and leak them",
-    }[plan.bounds]
     return (
-        f"a person is one row: {SEVERAL_ROWS}",
-        bounds,
-        "k, mechanism, gamma, columns and all other settings were chosen without looking at the "
-        "data: what a choice made by the data tells of them is not covered",
-        _readable(plan),
-        "the curator's machine, the operating system's randomness and OpenDP's sampler are sound",
-        f"only {_published(plan)} are published: not the workspace, nor how long it took or how "
-        "much memory it used",
-        "other releases about the same people add up: a ledger keeps the sum of one account in one "
-        "workspace, and knows of no other",
-        "all releases of one account are for one relation: a replace-one release publishes the "
-        "number of records, and an add-remove promise for the same table does not survive it",
-        "the workspace's fingerprint key stays secret: with it a guess of the whole table could be "
-        "tested",
+        "person-is-one-row",
+        _BOUNDS_ASSUMPTIONS[plan.bounds],
+        "settings-chosen-without-data",
+        "unusable-rows-at-center" if plan.invalid == "center" else "unusable-tables-refused",
+        "sound-machine-and-randomness",
+        "only-centers-synopsis-and-record-published"
+        if mechanism.makes_synopsis
+        else "only-centers-and-record-published",
+        "releases-add-up",
+        "one-relation-per-account",
+        "fingerprint-key-secret",
     )
 
 
-def _readable(plan: Plan) -> str:
-    """Return which tables the promise is about, and which change between them it covers."""
-    accepted = "the promise is about tables that the reader accepts"
-    if plan.invalid == "center":
-        return f"{accepted}; a row that is not of finite numbers counts as the bounds' centre"
-    return f"{accepted}: {_ALL_ROWS_ARE_NUMBERS}, or the table is refused"
-
-
-def _published(plan: Plan) -> str:
-    if plan.mechanism == Synopsis.name:
-        return "the centres, the private synopsis and this record"
-    return "the centres and this record"
-
-
-def not_protected(plan: Plan) -> tuple[str, ...]:
+def not_protected(plan: Plan) -> tuple[Unprotected, ...]:
     """Return what the release tells everyone."""
-    facts = ["the number of centres", "the bounds", f"the {len(plan.columns)} column names"]
-    many = plan.neighbours is Neighbours.REPLACE_ONE
-    facts.insert(0, "the number of records" if many else "that there is at least one record")
+    public_m = plan.neighbours is Neighbours.REPLACE_ONE
+    facts: list[Unprotected] = [
+        "record-count" if public_m else "at-least-one-record",
+        "center-count",
+        _UNPROTECTED_BOUNDS[plan.bounds],
+        "column-names",
+    ]
     if plan.invalid == "refuse":
-        facts.append(f"that {_ALL_ROWS_ARE_NUMBERS}, as there would be no release otherwise")
-    facts.append("running time and memory use, to whoever can watch the machine")
-    if plan.bounds == "private":
-        facts[facts.index("the bounds")] = "the bounds, whose own cost is part of eps"
-    if plan.bounds == "data":
-        facts[facts.index("the bounds")] = "the bounds, which are the data's extreme values"
+        facts.append("all-rows-usable")
+    facts.append("time-and-memory")
     if plan.calibration == "published":
-        facts.append("the noise, which depends on the records")
+        facts.append("noise-from-records")
     return tuple(facts)
 
 
-def warnings_of(plan: Plan, *, simulated: bool) -> tuple[str, ...]:
+def notes_of(plan: Plan, *, simulated: bool) -> tuple[Note, ...]:
     """Return what must be said wherever the release is mentioned."""
-    notes = []
+    notes: list[Note] = []
     if simulated:
-        notes.append(NOT_RELEASABLE)
+        notes.append("simulated")
     if plan.calibration == "published":
-        notes.append(f"published noise: {CONDITIONAL}")
+        notes.append("published-noise")
     if plan.bounds == "data":
-        notes.append(f"{LEAKED_BOUNDS}: {CONDITIONAL}")
+        notes.append("bounds-of-data")
     return tuple(notes)

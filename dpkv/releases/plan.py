@@ -12,15 +12,24 @@ from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from dpkv.accounting.exact import downward
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.domain import Domain
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import GRID_BITS
-from dpkv.mechanisms import AUTO, Neighbours, Split, as_neighbours, check_request
+from dpkv.mechanisms import (
+    AUTO,
+    Choice,
+    Neighbours,
+    Rule,
+    Split,
+    as_neighbours,
+    check_request,
+)
 from dpkv.releases.canonical import canonical, digest
+from dpkv.releases.codes import Code
 from dpkv.tables.naming import publishable_names
 from dpkv.validation import (
     MOST_CENTERS,
@@ -41,6 +50,7 @@ MOST_NUMBERS = 4_000_000
 """Of k centers in so many columns: the record of more would be too long to be read back."""
 CALIBRATIONS = ("certified", "published")
 BoundsSource = Literal["given", "private", "data"]
+"""How bounds are known: chosen without the data, found with a part of eps, or read off the data."""
 _EXACT = downward(400)
 
 
@@ -54,25 +64,37 @@ class Frozen(BaseModel):
         return canonical(json.loads(self.model_dump_json(exclude=exclude)))
 
 
-def added_later(default: Any) -> Any:
-    """Return a field that schema version 1 got later.
+class PredictedError(Frozen):
+    """What a mechanism predicts: the squared error of a coordinate, of the squared half width."""
 
-    It is left out of JSON at its default, so that texts, digests and signatures from before it was
-    there stay what they are.
-    """
-    return Field(default=default, exclude_if=lambda value: value == default)
+    mechanism: Code
+    error: float
+
+
+class Chosen(Frozen):
+    """Why dpkv took a mechanism, where the choice was left to it."""
+
+    rule: Rule
+    predicted: tuple[PredictedError, ...]
+    """Of the best few, the one that was taken first; empty where nothing could be predicted."""
+
+    @classmethod
+    def of(cls, choice: Choice) -> Chosen:
+        """Write a choice down."""
+        errors = (PredictedError(mechanism=name, error=error) for name, error in choice.predicted)
+        return cls(rule=choice.rule, predicted=tuple(errors))
 
 
 class Plan(Frozen):
     """A release that is asked for."""
 
     mechanism: str = "kvariates"
-    chosen: str | None = added_later(None)
+    chosen: Chosen | None = None
     """Why this mechanism, where it was left to dpkv."""
     k: int
     eps: str
     """A decimal number, exactly as asked for."""
-    delta: str = added_later("0")
+    delta: str = "0"
     """Likewise; 0 is pure eps."""
     columns: tuple[str, ...]
     """The columns that are used, in this order."""
@@ -148,10 +170,8 @@ class Plan(Frozen):
         if self.k * len(self.columns) > MOST_NUMBERS:
             most = MOST_NUMBERS // len(self.columns)
             raise ParameterError("k", f"at most {most} in {len(self.columns)} columns", self.k)
-        if self.eps != _plain(exact_eps("eps", self.eps)):
-            raise ValueError("eps is not spelled plainly")
-        if self.delta != _plain(chance):
-            raise ValueError("delta is not spelled plainly")
+        check_plain_eps(self.eps)
+        check_plain_delta(self.delta)
         _check_gamma(self.gamma)
         if self.iterations is not None:
             _check_iterations(self.iterations)
@@ -210,6 +230,18 @@ def check_width(domain: Domain, n_columns: int) -> None:
             f"the bounds are for {domain.n_features} columns. Got {n_columns} instead: give bounds "
             "for exactly the columns used."
         )
+
+
+def check_plain_eps(eps: str) -> None:
+    """Refuse an eps that is none, or that has another spelling than the one it is written in."""
+    if eps != _plain(exact_eps("eps", eps)):
+        raise ValueError("eps is not spelled plainly")
+
+
+def check_plain_delta(delta: str) -> None:
+    """Refuse a delta that is none, or that has another spelling than the one it is written in."""
+    if delta != _plain(exact_delta("delta", delta)):
+        raise ValueError("delta is not spelled plainly")
 
 
 def _plain(number: Decimal) -> str:

@@ -1,6 +1,6 @@
 """From a plan and records to centers and their record. The order of things is the point:
 
-    everything public is checked  ->  the ledger is charged, on disk  ->  the records are used
+    the record is drafted  ->  the ledger is charged, on disk  ->  the records are used
     ->  the release is kept in the workspace  ->  only then does anybody else see it
 
 Bounds that are found privately go the same way before it, with a charge of their own.
@@ -24,13 +24,12 @@ from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
 from dpkv.ledger import Account, Entry
-from dpkv.mechanisms import Mechanism, Neighbours, describe
 from dpkv.noise import Entropy, OperatingSystemEntropy, SeededEntropy
 from dpkv.records import ArrayRecords, curator_of
 from dpkv.releases.canonical import digest
 from dpkv.releases.charged_bounds import PaidBounds, buy_bounds, find_bounds
 from dpkv.releases.charging import Charging
-from dpkv.releases.guarantee import not_protected, warnings_of
+from dpkv.releases.drafting import Draft, draft_release
 from dpkv.releases.inputs import InputTable
 from dpkv.releases.kept_releases import (
     forget_other_synopses,
@@ -40,23 +39,10 @@ from dpkv.releases.kept_releases import (
     load_synopsis,
 )
 from dpkv.releases.plan import Plan
-from dpkv.releases.record import (
-    OS_RANDOMNESS,
-    RELEASE_ID,
-    SEEDED,
-    BoundsRecord,
-    GridRecord,
-    LedgerReference,
-    ReleaseRecord,
-    all_steps,
-    noise_records,
-    step_records,
-    utc_now,
-)
-from dpkv.releases.settling import Settled, spent
+from dpkv.releases.record import RELEASE_ID, ReleaseRecord, utc_now
+from dpkv.releases.settling import Settled
 from dpkv.releases.signing import SigningKey
 from dpkv.releases.synopsis import PrivateSynopsis
-from dpkv.tables.centers import centers_csv
 from dpkv.tables.store import map_rows
 from dpkv.types import Float64s, Int64s, StageProgress
 
@@ -108,14 +94,17 @@ def carry_out(
 ) -> Release:
     """Charge and release. Without ``charging`` nothing is charged or kept."""
     assert not settled.simulated
-    _check_columns(settled.plan, table)
+    _check_table(settled, table)
+    draft = draft_release(settled)
     if charging is None:
-        return _sign(_run_uncharged(settled, table, OperatingSystemEntropy(), workspace), key)
+        return _sign(_run_uncharged(draft, table, OperatingSystemEntropy(), workspace), key)
     plan, ledger, name = settled.plan, charging.ledger, charging.release_id
     private = plan.bounds == "private"
     charging.tell(plan)
+    paid = None
     if private and ledger.read().find(name) is None:
-        buy_bounds(settled, table, charging)  # stops here where the noise hides them
+        paid = buy_bounds(settled, table, charging)  # stops here where the noise hides them
+        draft = draft.fit(paid.domain)
     entry, chain = charging.charge(
         plan, table.label, eps=plan.split.parts[-1], delta=plan.exact_delta
     )
@@ -126,9 +115,10 @@ def carry_out(
                 f"release {name!r} was made before, and its file is gone from the workspace: "
                 "restore it from a backup, or take a new id."
             )
-        paid = buy_bounds(settled, table, charging) if private else _open_bounds(plan, table)
+        if paid is None:
+            paid = buy_bounds(settled, table, charging) if private else _open_bounds(plan, table)
         produced = _produce(
-            settled, table, paid, OperatingSystemEntropy(), ledger.workspace, name, entry
+            draft, table, paid, OperatingSystemEntropy(), ledger.workspace, name, entry
         )
         if produced.synopsis is not None:  # before the record, which makes it count
             keep_synopsis(ledger.workspace, name, produced.synopsis)
@@ -141,9 +131,11 @@ def carry_out(
     return Release(np.asarray(kept.centers), kept, synopsis, charging, account)
 
 
-def _check_columns(plan: Plan, table: InputTable) -> None:
-    if plan.columns != table.columns:
+def _check_table(settled: Settled, table: InputTable) -> None:
+    if settled.plan.columns != table.columns:
         raise UsageError("the plan is for other columns than the records have.")
+    if settled.n_records != len(table.values):
+        raise UsageError("the plan was settled for another number of records.")
 
 
 def _check_kept(kept: ReleaseRecord, plan: Plan, entry: Entry, key: SigningKey | None) -> None:
@@ -167,18 +159,19 @@ def rehearse(
     """Run the same code with seeded draws: no ledger, and nothing that may be released."""
     assert settled.simulated
     entropy = SeededEntropy(seed)
-    _check_columns(settled.plan, table)
-    return _run_uncharged(settled, table, entropy, workspace)
+    _check_table(settled, table)
+    return _run_uncharged(draft_release(settled), table, entropy, workspace)
 
 
 def _run_uncharged(
-    settled: Settled, table: InputTable, entropy: Entropy, workspace: str | Path
+    draft: Draft, table: InputTable, entropy: Entropy, workspace: str | Path
 ) -> Release:
+    settled = draft.settled
     if settled.finder is not None:
         found = find_bounds(settled, table, entropy)
     else:
         found = _open_bounds(settled.plan, table)
-    return _produce(settled, table, found, entropy, workspace, None, None)
+    return _produce(draft, table, found, entropy, workspace, None, None)
 
 
 def _open_bounds(plan: Plan, table: InputTable) -> PaidBounds:
@@ -213,7 +206,7 @@ def usable_eps_tilde(k: int, eps_tilde: float | None, note: str) -> float:
 
 
 def _produce(
-    settled: Settled,
+    draft: Draft,
     table: InputTable,
     bounds: PaidBounds,
     entropy: Entropy,
@@ -223,13 +216,13 @@ def _produce(
 ) -> Release:
     # The time of the charge: one that is taken at the end would tell how long the run took.
     created = utc_now() if entry is None else entry.created
-    plan, domain, promise = settled.plan, bounds.domain, settled.promise
-    mechanism = settled.mechanism_in(domain)
+    draft = draft.fit(bounds.domain)
+    plan, mechanism, domain = draft.settled.plan, draft.mechanism, bounds.domain
     grid = mechanism.grid
     points = map_rows(
         table.values, grid.quantise, mapped=table.mapped, workspace=workspace, dtype=np.int32
     )
-    charged = None if mechanism.proof == "published" else plan.split.parts[-1]
+    charged = plan.split.parts[-1] if mechanism.is_proved else None
     made = mechanism.run(curator_of(mechanism, ArrayRecords(points), entropy, charged=charged))
     released = grid.clip(made.centers) if plan.clamp else made.centers
     centers = restore_centers(grid, domain, released)
@@ -237,14 +230,20 @@ def _produce(
     if made.cells is not None:
         synopsis = PrivateSynopsis.of(
             made.cells,
-            guarantee=promise,
+            guarantee=draft.settled.promise,
             release_id=release_id,
             columns=table.columns,
             domain=domain,
             grid_bits=plan.grid_bits,
         )
-    record = _record(
-        settled, bounds, mechanism, released, centers, release_id, created, entry, synopsis
+    record = draft.fill_in(
+        released,
+        centers,
+        release_id=release_id,
+        created=created,
+        entry=entry,
+        bounds=bounds,
+        synopsis=synopsis,
     )
     return Release(centers, record, synopsis)
 
@@ -258,52 +257,6 @@ def restore_centers(grid: Grid, domain: Domain, points: Int64s) -> Float64s:
     inside = (grid.clip(points) == points).all(axis=1)
     values[inside] = domain.clip(values[inside])
     return values
-
-
-def _record(
-    settled: Settled,
-    bounds: PaidBounds,
-    mechanism: Mechanism,
-    points: Int64s,
-    centers: Float64s,
-    release_id: str | None,
-    created: str,
-    entry: Entry | None,
-    synopsis: PrivateSynopsis | None,
-) -> ReleaseRecord:
-    plan, promise, finder, domain = settled.plan, settled.promise, settled.finder, bounds.domain
-    return ReleaseRecord(
-        kind="simulation" if settled.simulated else "release",
-        visibility="public" if promise.end_to_end else "curator-only",
-        releasable=promise.end_to_end,
-        release_id=release_id,
-        created=created,
-        guarantee=promise,
-        plan=plan,
-        mechanism=describe(mechanism),
-        title=mechanism.title,
-        steps=step_records(all_steps(finder, mechanism)),
-        spent=spent(finder, mechanism),
-        noise=noise_records(finder, mechanism),
-        randomness=SEEDED if settled.simulated else OS_RANDOMNESS,
-        bounds=BoundsRecord(
-            source=plan.bounds,
-            domain=domain.to_dict(),
-            mechanism=None if finder is None else finder.parameters(),
-            ledger=None if bounds.entry is None else LedgerReference.of(bounds.entry),
-        ),
-        grid=GridRecord.of(mechanism.grid, plan.grid_bits),
-        n_records=None if plan.neighbours is Neighbours.ADD_REMOVE else settled.n_records,
-        columns=plan.columns,
-        not_protected=not_protected(plan),
-        notes=warnings_of(plan, simulated=settled.simulated),
-        centers=tuple(map(tuple, centers.tolist())),
-        grid_centers=tuple(map(tuple, points.tolist())),
-        clamped=plan.clamp,
-        centers_digest=digest(centers_csv(plan.columns, centers)),
-        synopsis_digest=None if synopsis is None else synopsis.digest,
-        ledger=None if entry is None else LedgerReference.of(entry),
-    )
 
 
 def _sign(release: Release, key: SigningKey | None) -> Release:

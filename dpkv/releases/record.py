@@ -1,5 +1,7 @@
 """The release record: everything about a release that the public may know, as frozen JSON.
 
+A record holds codes and numbers; ``wording.py`` says in words what they mean.
+
 The fields follow what NIST SP 800-226 and the OpenDP deployments registry ask of a deployment:
 the unit of privacy, the loss, the relation, the model, the mechanism, its noise and its budget,
 what is not protected, and the software.
@@ -21,15 +23,12 @@ from dpkv.grid import Grid
 from dpkv.ledger import Entry
 from dpkv.mechanisms import Mechanism, Noise, PrivateBounds, Step
 from dpkv.mechanisms.mechanism import GRID_STEPS, Distribution
+from dpkv.releases.codes import Code, Note, Randomness, Unprotected
 from dpkv.releases.guarantee import Guarantee
-from dpkv.releases.plan import Frozen, Plan, added_later
+from dpkv.releases.plan import BoundsSource, Frozen, Plan
+from dpkv.releases.wording import Explanation, explain, statement
 from dpkv.validation import LARGEST_WHOLE, MOST_RECORDS
 
-OS_RANDOMNESS = (
-    "the operating system's: Python secrets for picks, OpenDP for noise, and for what no proof "
-    "relies on a numpy generator that it seeds; nobody can choose a seed"
-)
-SEEDED = "a seeded numpy generator: for simulation only"
 RELEASE_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -47,21 +46,21 @@ def utc_now() -> str:
 class StepRecord(Frozen):
     """A part of the mechanism and what each of its ``times`` costs, rounded up."""
 
-    name: str
+    name: Code
     eps: float | None
     """None where the price is in zCDP."""
     times: int
-    rho: float | None = added_later(None)
+    rho: float | None
     """The price in zCDP, of Gaussian noise."""
 
 
 class NoiseRecord(Frozen):
     """Noise on integers: P(z) ~ exp(-|z| / scale), or for a Gaussian exp(-z^2 / (2 scale^2))."""
 
-    added_to: str
-    distribution: Distribution = "discrete Laplace"
+    added_to: Code
+    distribution: Distribution
     scale: float
-    unit: str
+    unit: Code
     sd: float
     """Standard deviation, in the same unit."""
     column_sd: tuple[float, ...] | None
@@ -96,7 +95,7 @@ class LedgerReference(Frozen):
     digest: str
     charged: str
     """What this entry charged the budget, stated for replace-one neighbours."""
-    charged_delta: str = added_later("0")
+    charged_delta: str
 
     @classmethod
     def of(cls, entry: Entry) -> LedgerReference:
@@ -112,11 +111,11 @@ class LedgerReference(Frozen):
 class BoundsRecord(Frozen):
     """Where records may lie, and how that is known."""
 
-    source: Literal["given", "private", "data"]
+    source: BoundsSource
     domain: dict[str, Any]
-    mechanism: dict[str, Any] | None = None
+    mechanism: dict[str, Any] | None
     """The noisy histograms that found the bounds, where they were found privately."""
-    ledger: LedgerReference | None = added_later(None)
+    ledger: LedgerReference | None
     """The entry that private bounds were charged by, before the one of the release."""
 
 
@@ -131,7 +130,7 @@ class Signature(Frozen):
 class ReleaseRecord(Frozen):
     """A release, or a simulation of one."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     kind: Literal["release", "simulation"]
     visibility: Literal["public", "curator-only"]
     releasable: bool
@@ -140,32 +139,28 @@ class ReleaseRecord(Frozen):
     """When it was charged, or where nobody was, when the run began; never when it ended."""
     dpkv_version: str = __version__
     versions: dict[str, str] = Field(default_factory=software_versions)
-    model: Literal["central: a trusted curator holds the records"] = (
-        "central: a trusted curator holds the records"
-    )
-    privacy_unit: Literal["one record"] = "one record"
+    model: Literal["central"] = "central"
     guarantee: Guarantee
     plan: Plan
     mechanism: dict[str, Any]
-    title: str
     steps: tuple[StepRecord, ...]
     spent: float | None
     """What all steps cost together, rounded up; None where no proof gives a figure."""
     noise: tuple[NoiseRecord, ...]
-    randomness: str
+    randomness: Randomness
     bounds: BoundsRecord
     grid: GridRecord
     n_records: Annotated[int, Field(ge=1, le=MOST_RECORDS)] | None
     """None where the relation protects it."""
     columns: tuple[str, ...]
-    not_protected: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    not_protected: tuple[Unprotected, ...]
+    notes: tuple[Note, ...]
     centers: tuple[tuple[float, ...], ...]
     grid_centers: tuple[tuple[int, ...], ...]
     clamped: bool
     centers_digest: str
     """SHA-256 of the centers as CSV text."""
-    synopsis_digest: str | None = added_later(None)
+    synopsis_digest: str | None
     """SHA-256 of the private synopsis that belongs to the release, where there is one."""
     ledger: LedgerReference | None
     signature: Signature | None = None
@@ -186,8 +181,13 @@ class ReleaseRecord(Frozen):
 
     @property
     def summary(self) -> str:
-        """One sentence for a privacy officer."""
-        return self.guarantee.statement
+        """What the release promises, in one sentence or two for a privacy officer."""
+        return statement(self.guarantee)
+
+    @property
+    def explanation(self) -> Explanation:
+        """All that the record says, in words."""
+        return explain(self)
 
 
 def step_records(steps: tuple[Step, ...]) -> tuple[StepRecord, ...]:

@@ -26,7 +26,7 @@ from dpkv.mechanisms import (
     for_terms,
 )
 from dpkv.releases.guarantee import Guarantee, guarantee
-from dpkv.releases.plan import Plan, check_width
+from dpkv.releases.plan import Chosen, Plan, check_width
 from dpkv.releases.record import all_steps
 from dpkv.validation import cluster_count
 
@@ -79,7 +79,7 @@ def _choose(plan: Plan, grid: Grid, n_records: int) -> tuple[Plan, Mechanism]:
         return _choose(plan.model_copy(update={"delta": "0"}), grid, n_records)
     if plan.mechanism != AUTO:
         return plan, mechanism
-    return plan.model_copy(update={"mechanism": found.name, "chosen": found.reason}), mechanism
+    return plan.model_copy(update={"mechanism": found.name, "chosen": Chosen.of(found)}), mechanism
 
 
 def is_chosen_as_stated(plan: Plan, n_records: int) -> bool:
@@ -88,7 +88,7 @@ def is_chosen_as_stated(plan: Plan, n_records: int) -> bool:
         return True
     grid = assumed_domain(plan).grid(plan.grid_bits)
     found: Choice = choose(terms_of(plan, grid, n_records))
-    return (plan.mechanism, plan.chosen) == (found.name, found.reason)
+    return (plan.mechanism, plan.chosen) == (found.name, Chosen.of(found))
 
 
 def assumed_domain(plan: Plan) -> Domain:
@@ -136,7 +136,7 @@ def bounds_mechanism(plan: Plan) -> PrivateBounds | None:
 
 def spent(finder: PrivateBounds | None, mechanism: Mechanism) -> float | None:
     """Return what all steps cost, rounded up; None where no proof gives a figure."""
-    if mechanism.proof == "published":
+    if not mechanism.is_proved:
         return None
     return float_above(total_cost(finder, mechanism))
 

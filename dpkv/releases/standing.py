@@ -16,13 +16,14 @@ from dpkv import foreign
 from dpkv.errors import ParameterError, UsageError
 from dpkv.releases.canonical import digest
 from dpkv.releases.files import CONDITIONAL, RECORD_NAMES, SIMULATED
-from dpkv.releases.guarantee import CONDITIONAL as CONDITION
-from dpkv.releases.guarantee import NOT_RELEASABLE, Guarantee
+from dpkv.releases.guarantee import Guarantee
 from dpkv.releases.kept_releases import load_record, parse_record
 from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.signing import trusted_here
 from dpkv.releases.synopsis import PrivateSynopsis, parse_synopsis
 from dpkv.releases.verify import failed, verify, vouchers
+from dpkv.releases.wording import CONDITIONAL as CONDITION
+from dpkv.releases.wording import STATEMENTS, statement
 from dpkv.types import Float64s
 
 _SUFFIXES = {
@@ -41,7 +42,7 @@ class Standing:
     kind: Literal["confirmed", "unverified", "conditional", "simulated"]
     """The last two by its own account, which nobody needs to confirm: they promise nothing."""
     claimed: str
-    """The guarantee in the file's own words."""
+    """What the file claims, in words."""
     reason: str
     """Who vouches, or why the claim is not confirmed."""
     vouched_by: tuple[str, ...] = ()
@@ -52,7 +53,7 @@ class Standing:
         if self.kind == "confirmed":
             return self.claimed
         if self.kind == "simulated":
-            return f"No guarantee: {NOT_RELEASABLE}."
+            return STATEMENTS["simulated"]
         if self.kind == "conditional":
             return f"No end-to-end guarantee: {CONDITION}."
         return f"The file claims, unverified: {self.claimed} Not confirmed: {self.reason}."
@@ -110,27 +111,28 @@ def standing_of(
 ) -> Standing:
     """Return what stands behind the synopsis of that text: its records are looked for, checked."""
     promise = synopsis.guarantee
+    claimed = statement(promise)
     if not promise.end_to_end or synopsis.visibility != "public":
-        return Standing(_without_promise(promise), promise.statement, "it promises nothing")
+        return Standing(_without_promise(promise), claimed, "it promises nothing")
     try:
         candidates = records_of(text, synopsis, folder, workspace)
     except UsageError as error:
-        return Standing("unverified", promise.statement, str(error).rstrip("."))
+        return Standing("unverified", claimed, str(error).rstrip("."))
     if not candidates:
-        return Standing("unverified", promise.statement, NO_RECORD)
+        return Standing("unverified", claimed, NO_RECORD)
     record, _ = candidates[0]
     checks = verify(record, synopsis_text=text, workspace=workspace, trusted_keys=trusted_keys)
     if wrong := failed(checks):
-        return Standing("unverified", promise.statement, f"{wrong[0].name}: {wrong[0].detail}")
+        return Standing("unverified", claimed, f"{wrong[0].name}: {wrong[0].detail}")
     names = vouchers(record, checks)
     if not names:
-        return Standing("unverified", promise.statement, "nobody vouches for its record")
+        return Standing("unverified", claimed, "nobody vouches for its record")
     who = f"vouched for by {' and '.join(names)}"
-    return Standing("confirmed", promise.statement, who, names)
+    return Standing("confirmed", claimed, who, names)
 
 
 def _without_promise(promise: Guarantee) -> Literal["conditional", "simulated"]:
-    return "simulated" if NOT_RELEASABLE in promise.statement else "conditional"
+    return "simulated" if promise.status == "simulated" else "conditional"
 
 
 def read_synopsis(

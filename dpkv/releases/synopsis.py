@@ -38,12 +38,7 @@ from dpkv.validation import (
 if TYPE_CHECKING:
     from dpkv.releases.standing import Standing
 
-_FREE = (
-    "Clustering this synopsis again, with any number of centres, costs nothing more: it is covered "
-    "by the guarantee of its release."
-)
 _MOST_TREE_NUMBERS = 1 << 26  # coordinates of all cells together: half a gigabyte
-_MOST_WORDS = 1000  # characters of a statement
 
 _Noisy = tuple[Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)], ...]
 _Coordinates = tuple[Annotated[int, Field(ge=-(2**50), le=2**50)], ...]
@@ -55,14 +50,13 @@ _Scale = Annotated[float, Field(ge=0, le=LARGEST_WHOLE, allow_inf_nan=False)]
 class PrivateSynopsis(Frozen):
     """Private cells with noisy counts, and how they lie in the domain."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     kind: Literal["synopsis"] = "synopsis"
     visibility: Literal["public", "curator-only"]
     release_id: Annotated[str, Field(pattern=RELEASE_ID)] | None
     dpkv_version: str = __version__
     guarantee: Guarantee
     """What the release promises; of a file, what it claims: ``standing`` says who confirms it."""
-    note: Literal[_FREE] = _FREE  # type: ignore[valid-type]
     columns: tuple[str, ...]
     domain: dict[str, object]
     grid_bits: int = GRID_BITS
@@ -113,9 +107,6 @@ class PrivateSynopsis(Frozen):
     @model_validator(mode="after")
     def _check(self) -> Self:
         width, dimensions = len(self.columns), len(self.lowest)
-        words = self.guarantee.statement
-        if not words.isprintable() or len(words) > _MOST_WORDS:
-            raise ValueError("the statement cannot be printed")
         printable_names("columns", self.columns)
         if not 1 <= dimensions <= MOST_CELL_DIMENSIONS:
             raise ValueError("the cells have more dimensions than a synopsis has")

@@ -1,7 +1,8 @@
 """Re-checking a release from its record: accounting, digests, ledger, signature.
 
 Nothing stated is believed: the grid is rebuilt from the bounds, the mechanism from its description,
-every price from the mechanism, and the promise in words from all of these.
+every price from the mechanism, and the promise from all of these. Codes and numbers are compared,
+never words: a better sentence or a moved module leaves every published record as good as it was.
 """
 
 from __future__ import annotations
@@ -18,17 +19,15 @@ from dpkv.domain import Box, Domain
 from dpkv.errors import BrokenLedgerError, DpkvError, UsageError
 from dpkv.grid import Grid
 from dpkv.ledger import Entry, Ledger, charge_units, delta_charge_units
-from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, Synopsis, from_description
+from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, from_description
 from dpkv.records.questions import N_MAGNITUDES, magnitude_edges
 from dpkv.releases.canonical import digest
 from dpkv.releases.charged_bounds import KeptBounds, bounds_id
-from dpkv.releases.guarantee import guarantee, not_protected, warnings_of
+from dpkv.releases.guarantee import guarantee, not_protected, notes_of
 from dpkv.releases.kept_releases import load_record
 from dpkv.releases.plan import Plan
 from dpkv.releases.produce import restore_centers
 from dpkv.releases.record import (
-    OS_RANDOMNESS,
-    SEEDED,
     GridRecord,
     LedgerReference,
     ReleaseRecord,
@@ -173,7 +172,6 @@ class _Verification:
         _must(
             mechanism.neighbours == plan.neighbours, "the neighbouring relation is not the plan's"
         )
-        _must(record.title == mechanism.title, "the mechanism has another title")
         private_m = plan.neighbours is Neighbours.ADD_REMOVE
         _must((record.n_records is None) == private_m, "the number of records is public or not")
         needed = mechanism.n_records_needed
@@ -182,10 +180,11 @@ class _Verification:
             private_m or (record.n_records or 0) >= plan.k, "there are fewer records than centres"
         )
         seeded = record.kind == "simulation"
-        _must(record.randomness == (SEEDED if seeded else OS_RANDOMNESS), "randomness is misstated")
+        randomness = "seeded" if seeded else "operating-system"
+        _must(record.randomness == randomness, "randomness is misstated")
         planned = mechanism_of(plan, self.grid, record.n_records or 1)
         _must(mechanism == planned, "the mechanism is not what the plan is calibrated to")
-        return record.title
+        return mechanism.title
 
     def accounting(self) -> str:
         record, plan = self.record, self.record.plan
@@ -211,7 +210,7 @@ class _Verification:
         _must(record.releasable == true.end_to_end, "releasable is misstated")
         public = "public" if true.end_to_end else "curator-only"
         _must(record.visibility == public, "visibility is misstated")
-        due = warnings_of(record.plan, simulated=simulated)
+        due = notes_of(record.plan, simulated=simulated)
         _must(record.notes == due, "a warning is missing")
         stated = not_protected(record.plan)
         _must(record.not_protected == stated, "what is not protected is misstated")
@@ -233,6 +232,8 @@ class _Verification:
         record = self.record
         text = centers_csv(record.columns, np.asarray(record.centers))
         _must(digest(text) == record.centers_digest, "the digest is not that of the centres")
+        made = record.synopsis_digest is not None
+        _must(made == self.mechanism.makes_synopsis, "the digest of a synopsis is misstated")
         if self.csv_text is None:
             return "the record's centres match; no file of centres beside it"
         _must(digest(self.csv_text) == record.centers_digest, "the file of centres was altered")
@@ -241,8 +242,7 @@ class _Verification:
     def synopsis(self) -> str:
         record, text, mechanism = self.record, self.synopsis_text, self.mechanism
         assert text is not None
-        if not isinstance(mechanism, Synopsis):
-            raise _WrongError("the mechanism makes no synopsis")
+        _must(mechanism.makes_synopsis, "the mechanism makes no synopsis")
         _must(digest(text) == record.synopsis_digest, "the file of the synopsis was altered")
         found = parse_synopsis(text, "the synopsis")
         own = found.guarantee, found.columns, found.domain, found.release_id
@@ -250,14 +250,9 @@ class _Verification:
         _must(own == told, "the synopsis is of another release")
         _must(found.visibility == record.visibility, "the synopsis's visibility is misstated")
         _must(found.grid_bits == record.plan.grid_bits, "the synopsis is on another grid")
-        scales = found.count_scale, found.offset_scale
-        _must(scales == mechanism.cell_scales, "the synopsis's noise is not the mechanism's")
-        _must(
-            (found.offsets is None) == (mechanism.mean_scale is None)
-            and len(found.lowest) == mechanism.n_dimensions
-            and (found.matrix is None) == (mechanism.n_dimensions == len(record.columns)),
-            "the synopsis is not what the mechanism makes",
-        )
+        fault = mechanism.find_fault_in(found.cells)
+        if fault is not None:
+            raise _WrongError(fault)
         return f"{len(found.counts)} private cells, covered by the same guarantee"
 
     def ledger(self) -> str:

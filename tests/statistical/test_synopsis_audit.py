@@ -65,6 +65,6 @@ def test_a_part_that_is_audited_costs_what_the_whole_does(neighbours):
     grid = Box((-1.0,) * 5, (1.0,) * 5).grid()
     mechanism = Synopsis.calibrate(Decimal(1), n_clusters=3, grid=grid, neighbours=neighbours)
     for part in mechanism.audit_parts(1.0):
-        named = {"tree": "tree of cells", "step": "sums of residuals"}.get(part.name, part.name)
+        named = {"tree": "cell-tree", "step": "residual-sums"}.get(part.name, part.name)
         price = sum(float(s.eps or 0) for s in part.mechanism.steps() if named in s.name)
         assert price == pytest.approx(1.0, rel=1e-6)

@@ -120,4 +120,4 @@ def test_the_standard_deviation_of_a_gaussian():
         ]
         second = sum(2 * z * z * w for z, w in enumerate(weights)) / (2 * sum(weights) - 1)
         sd = float(mpmath.sqrt(second))
-    assert Noise("x", 3.7, "records", "discrete Gaussian").sd == pytest.approx(sd, rel=1e-12)
+    assert Noise("x", 3.7, "records", "discrete-gaussian").sd == pytest.approx(sd, rel=1e-12)

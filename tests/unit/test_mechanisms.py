@@ -45,7 +45,7 @@ from dpkv.mechanisms.lloyd import public_start
 from dpkv.noise import OperatingSystemEntropy, SeededEntropy
 from dpkv.records import ArrayRecords, Ask, Records, curator_of, run_on_points
 from dpkv.records.questions import BlockCenters
-from dpkv.releases.produce import spent
+from dpkv.releases.settling import spent
 
 REPLACE, ADD = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 TOP = 2**16 - 1
@@ -215,7 +215,7 @@ def test_tampered_words_are_refused(name, value):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_proof_that_the_mechanism_has_not_is_refused(name):
-    for proof in {"theorem-a", "local", "sensitivity", "published"} - {ALL[name].proof}:
+    for proof in {"theorem-a", "local", "sensitivity", "none"} - {ALL[name].proof}:
         with pytest.raises(UsageError, match=REFUSED):
             from_description({**describe(ALL[name]), "proof": proof}, GRID)
 
@@ -356,7 +356,7 @@ def test_a_domain_of_no_width_needs_no_noise(name):
     points = np.zeros((5, 2), np.int32)
     centers = run_on_points(mechanism, points, OperatingSystemEntropy()).centers
     assert grid.restore(centers).tolist() == [[3.0, 4.0]] * 2
-    in_steps = {noise.scale for noise in mechanism.noises() if noise.unit == "grid steps"}
+    in_steps = {noise.scale for noise in mechanism.noises() if noise.unit == "grid-steps"}
     assert in_steps == (set() if name == "synopsis" else {0.0})  # its radii are 0 instead
     if name not in ("lloyd", "synopsis"):  # which still count, and pay for it
         assert mechanism.cost() == 0

@@ -341,7 +341,7 @@ def test_gaussian_noise_serves_many_columns_and_only_them():
         )
         assert (mechanism.delta > 0) is used
         noises = {noise.distribution for noise in mechanism.noises()}
-        assert ("discrete Gaussian" in noises) is used
+        assert ("discrete-gaussian" in noises) is used
     points = mechanism.grid.quantise(clusters(3000, 30, 3)).astype(np.int32)
     assert run_on_points(mechanism, points, SeededEntropy(1)).centers.shape == (3, 30)
 

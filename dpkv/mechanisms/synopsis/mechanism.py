@@ -33,6 +33,7 @@ from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
 from dpkv.kernels import assign_nearest
 from dpkv.mechanisms.mechanism import (
+    CLIP_RADII,
     RECORDS,
     AuditPart,
     Mechanism,
@@ -252,20 +253,20 @@ class Synopsis(Mechanism):
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of every part."""
         found = [
-            Noise("each test of a cell", self.tree_scale, RECORDS),
-            Noise("each count of a cell", self.count_scale, RECORDS),
-            Noise("each bin of residual norms", self.norm_scale, RECORDS),
+            Noise("cell-test", self.tree_scale, RECORDS),
+            Noise("cell-count", self.count_scale, RECORDS),
+            Noise("residual-norm-bin", self.norm_scale, RECORDS),
             Noise(
-                "each coordinate of each sum of residuals",
+                "residual-sum-coordinate",
                 self.sum_scale,
-                "clip radii",
-                "discrete Gaussian" if self.delta_spent > 0 else "discrete Laplace",
+                CLIP_RADII,
+                "discrete-gaussian" if self.delta_spent > 0 else "discrete-laplace",
             ),
         ]
         if self.mean_scale is not None:
-            found.insert(2, Noise("each place in a cell", self.mean_scale, "clip radii"))
+            found.insert(2, Noise("cell-place", self.mean_scale, CLIP_RADII))
         if self.root_scale is not None:
-            found.insert(0, Noise("the number of records", self.root_scale, RECORDS))
+            found.insert(0, Noise("record-count", self.root_scale, RECORDS))
         return tuple(found)
 
     def parameters(self) -> dict[str, Any]:
@@ -356,6 +357,19 @@ class Synopsis(Mechanism):
         if self.mean_scale is None:
             return self.count_scale, 0.0
         return self.count_scale, scale_for(self.mean_scale, self._reach)
+
+    def find_fault_in(self, cells: PrivateCells) -> str | None:
+        """Compare noise and layout with its own."""
+        if (cells.count_scale, cells.offset_scale) != self.cell_scales:
+            return "the synopsis's noise is not the mechanism's"
+        space, all_columns = cells.space, self.n_dimensions == self.grid.n_features
+        if (
+            (cells.offsets is None) != (self.mean_scale is None)
+            or space.n_dimensions != self.n_dimensions
+            or (space.matrix is None) != all_columns
+        ):
+            return "the synopsis is not what the mechanism makes"
+        return None
 
 
 def opening_estimate(

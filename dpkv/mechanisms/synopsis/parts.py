@@ -38,15 +38,15 @@ def parts_of(mechanism: Synopsis, times: float = 1.0) -> tuple[AuditPart, ...]:
     start, end = farthest_pair(mechanism.grid)
     middle = mechanism.grid.middle
     test = _focused_tree(mechanism, times)
-    counts = _focused(mechanism, times, "count_scale", "counts of the cells")
-    step = _focused(mechanism, times, "sum_scale", "sums of residuals")
+    counts = _focused(mechanism, times, "count_scale", "cell-counts")
+    step = _focused(mechanism, times, "sum_scale", "residual-sums")
     found = [
         _part("tree", test, _tables(test, end, test.threshold, end, start)),
         _part("counts", counts, _tables(counts, middle, _FEW, end, start)),
         _part("step", step, _tables(step, middle, _SOME, end, middle)),
     ]
     if mechanism.mean_scale is not None:
-        means = _focused(mechanism, times, "mean_scale", "places in the cells")
+        means = _focused(mechanism, times, "mean_scale", "cell-places")
         found.append(_part("places", means, _tables(means, end, _FEW, end, start)))
     return tuple(found)
 
@@ -76,7 +76,7 @@ def _focused(mechanism: Synopsis, times: float, scale: str, part: str) -> Synops
 
     The public first grid is so fine that a few records in different places are in different cells.
     """
-    step = next(step for step in mechanism.steps() if part in step.name)
+    step = next(step for step in mechanism.steps() if step.name == part)
     if step.rho is not None:  # Gaussian noise keeps its own budget, but for a single step
         share = step.times**-0.5
     else:

@@ -28,11 +28,9 @@ from dpkv.types import Float64s, Integers
 _LLOYD_STEPS = 20
 
 
-def block_centers_step(n_clusters: int, grid: Grid, n_blocks: int, scale: float) -> Step:
+def block_centers_step(n_clusters: int, grid: Grid, scale: float) -> Step:
     """Return the price of the one sum that noise is added to."""
-    return laplace_step(
-        f"the sum of the centres of {n_blocks} blocks", n_clusters * grid.diam1, scale
-    )
+    return laplace_step("block-centers", n_clusters * grid.diam1, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +48,7 @@ class BlockCenters(Question):
         """Return the price of the sum."""
         if neighbours is not Neighbours.REPLACE_ONE:
             raise UsageError("the centres of blocks are priced for replace-one neighbours only.")
-        return block_centers_step(self.n_clusters, self.grid, self.n_blocks, self.scale)
+        return block_centers_step(self.n_clusters, self.grid, self.scale)
 
     def answer(self, records: Records, entropy: Entropy) -> Integers:
         """Return the noisy sum."""

@@ -76,12 +76,12 @@ class CellPlaces(NoisySums):
 
 def cells_step(scale: float, neighbours: Neighbours) -> Step:
     """Return the price of counts with such noise."""
-    return laplace_step("counts of the cells", neighbours.changed_records, scale)
+    return laplace_step("cell-counts", neighbours.changed_records, scale)
 
 
 def places_step(scale: float, neighbours: Neighbours) -> Step:
     """Return the price of places with such noise, for a reach of one."""
-    return laplace_step("places in the cells", neighbours.changed_records, scale)
+    return laplace_step("cell-places", neighbours.changed_records, scale)
 
 
 def scale_for(scale: float, radius: int) -> float:

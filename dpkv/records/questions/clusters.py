@@ -73,10 +73,10 @@ class ClusterSums(NoisySums):
 
 def cluster_counts_step(scale: float, neighbours: Neighbours) -> Step:
     """Return the price of counts with such noise."""
-    return laplace_step("counts of the clusters", neighbours.changed_records, scale)
+    return laplace_step("cluster-counts", neighbours.changed_records, scale)
 
 
 def cluster_sums_step(grid: Grid, scale: float, neighbours: Neighbours) -> Step:
     """Return the price of sums of offsets with such noise."""
     sensitivity = neighbours.changed_records * grid.radius1
-    return laplace_step("sums of the clusters", sensitivity, scale)
+    return laplace_step("cluster-sums", sensitivity, scale)

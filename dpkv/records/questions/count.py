@@ -38,4 +38,4 @@ class RecordCount(NoisySums):
 def count_step(scale: float, neighbours: Neighbours) -> Step:
     """Return the price of the number of records with such noise."""
     changed = 1 if neighbours is Neighbours.ADD_REMOVE else 0
-    return laplace_step("number of records", changed, scale)
+    return laplace_step("record-count", changed, scale)

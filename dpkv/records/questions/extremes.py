@@ -40,7 +40,7 @@ class MagnitudeHistograms(NoisySums):
     def step(self, neighbours: Neighbours) -> Step:
         """Return the price of the histograms of all columns together."""
         changed = neighbours.changed_records * self.n_features
-        return laplace_step("bounds: histograms of all columns", changed, self.scale)
+        return laplace_step("column-histograms", changed, self.scale)
 
     def part(self, block: Block) -> Integers:
         """Return the histograms of a block, whose rows are in the user's units."""

@@ -15,7 +15,7 @@ the records a, however they are picked. All p_a are within a factor rho of each 
 any two mixtures are: of neighbouring tables, and of any two tables at all. A round costs log rho,
 for replace-one and for add/remove alike.
 
-"published" is no proof: the noise follows the paper's formula from figures of the data, and the
+"none" is no proof: the noise follows the paper's formula from figures of the data, and the
 question has no price.
 """
 
@@ -39,7 +39,7 @@ from dpkv.records.questions.question import Question, Records, log_tanh_half
 from dpkv.seeding.exact import ExactDistances
 from dpkv.types import Float64s, Integers
 
-PickProof = Literal["theorem-a", "local", "published"]
+PickProof = Literal["theorem-a", "local", "none"]
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,16 @@ class PickNoise:
 
 @lru_cache(maxsize=256)
 def _price(noise: PickNoise, neighbours: Neighbours, first: bool) -> Step:
-    if noise.proof == "published":
-        return Step("one noisy centre, at noise that nothing proves", None)
+    if noise.proof == "none":
+        return Step("unproved-center", None)
     if noise.proof == "local":
-        return laplace_step("one noisy centre", noise.grid.diam1, noise.scale)
+        return laplace_step("noisy-center", noise.grid.diam1, noise.scale)
     if neighbours is not Neighbours.REPLACE_ONE or noise.n_records is None:
         raise UsageError("Theorem A is for replace-one neighbours and a public number of records.")
     opening, later = round_costs(noise.log_ratio, noise.n_records, noise.gamma)
     if first:
-        return Step("round 1: uniform pick, one noisy centre", opening)
-    return Step("a later round: smoothed D^2 pick, one noisy centre", later)
+        return Step("uniform-pick", opening)
+    return Step("smoothed-pick", later)
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,13 +123,12 @@ class ResidualSums(NoisySums):
 
 def norms_step(scale: float, neighbours: Neighbours) -> Step:
     """Return the price of histograms with such noise."""
-    name = "a Lloyd step: histograms of residual norms"
-    return laplace_step(name, neighbours.changed_records, scale)
+    return laplace_step("residual-norms", neighbours.changed_records, scale)
 
 
 def residuals_step(scale: float, neighbours: Neighbours, *, gaussian: bool) -> Step:
     """Return the price of sums of residuals with such noise."""
-    name, changed = "a Lloyd step: sums of residuals", neighbours.changed_records
+    name, changed = "residual-sums", neighbours.changed_records
     if gaussian:
         return gaussian_step(name, changed**2, scale)
     return laplace_step(name, changed, scale)

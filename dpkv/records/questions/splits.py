@@ -40,7 +40,7 @@ def first_levels(n_cells: float) -> int:
 
 def tree_step(test: TreeTest, neighbours: Neighbours) -> Step:
     """Return the price of a tree that is grown by such tests."""
-    return Step("tree of cells", test.cost(neighbours))
+    return Step("cell-tree", test.cost(neighbours))
 
 
 @dataclass(frozen=True, eq=False)

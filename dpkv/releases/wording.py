@@ -1,0 +1,278 @@
+"""What records, guarantees and plans say, in words: every sentence is rendered here, from codes.
+
+Nothing on the wire depends on a word of this module, so that any sentence may be improved at any
+time. What belongs to one mechanism is with that mechanism: its title, why its price holds, and the
+words for codes of its own. A code that nobody has words for is shown as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dpkv.mechanisms import find_kind
+from dpkv.releases.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from dpkv.mechanisms import Mechanism
+    from dpkv.releases.plan import Plan
+    from dpkv.releases.record import NoiseRecord, ReleaseRecord, StepRecord
+
+CONDITIONAL = "conditional on the data, not an end-to-end guarantee"
+NOT_RELEASABLE = "a seeded simulation, not releasable: whoever knows the seed can undo the noise"
+
+STATEMENTS = {
+    "proved": "The release is {eps}-differentially private: {change} changes the probability of "
+    "any outcome by a factor of at most {factor}.",
+    "proved-with-delta": "The release is ({eps}, {delta})-differentially private: {change} changes "
+    "the probability of any outcome by a factor of at most {factor}, plus at most {delta}.",
+    "conditional-published-noise": f"No guarantee is proved: {CONDITIONAL}. The noise follows the "
+    "paper's formula and depends on the records itself.",
+    "conditional-data-bounds": "No end-to-end guarantee: the bounds were read from the data, which "
+    f"leaks them. What is proved of the centres is {CONDITIONAL}.",
+    "simulated": f"No guarantee: {NOT_RELEASABLE}.",
+}
+"""By the status of a guarantee."""
+
+CHANGES = {
+    "replace-one": "replacing any one record by any other",
+    "add-remove": "adding or removing any one record",
+}
+"""What may change between neighbours."""
+
+PROTECTED = {"row": "one row; a person with several rows is protected for one of them"}
+"""By the unit of privacy."""
+
+ASSUMPTIONS = {
+    "person-is-one-row": "a person is one row: a person with several rows is protected for one of "
+    "them",
+    "bounds-chosen-without-data": "the bounds were chosen without looking at the data",
+    "bounds-found-with-part-of-eps": "the bounds were found with a part of eps, and may be "
+    "published",
+    "bounds-read-from-data": "the bounds were read from the data and leak them",
+    "settings-chosen-without-data": "k, mechanism, gamma, columns and all other settings were "
+    "chosen without looking at the data: what a choice based on the data reveals is not covered",
+    "unusable-tables-refused": "the guarantee is about tables that the reader accepts: every "
+    "value is a finite number of at most 2^53, or the table is refused",
+    "unusable-rows-at-center": "the guarantee is about tables that the reader accepts; a row "
+    "with a value that is not a finite number counts as the centre of the bounds",
+    "sound-machine-and-randomness": "the curator's machine, the operating system's randomness and "
+    "OpenDP's sampler are sound",
+    "only-centers-and-record-published": "only the centres and this record are published: not the "
+    "workspace, nor how long the release took or how much memory it used",
+    "only-centers-synopsis-and-record-published": "only the centres, the private synopsis and this "
+    "record are published: not the workspace, nor how long the release took or how much memory it "
+    "used",
+    "releases-add-up": "other releases about the same people add up: a ledger keeps the sum of one "
+    "account in one workspace, and knows of no other",
+    "one-relation-per-account": "all releases of one account are for one relation: a replace-one "
+    "release publishes the number of records, and no add-remove guarantee for the same table "
+    "survives that",
+    "fingerprint-key-secret": "the workspace's fingerprint key stays secret: whoever has it can "
+    "test a guess of the whole table",
+}
+
+NOT_PROTECTED = {
+    "record-count": "the number of records",
+    "at-least-one-record": "that there is at least one record",
+    "center-count": "the number of centres",
+    "bounds": "the bounds",
+    "bounds-paid-for": "the bounds, whose own cost is part of eps",
+    "bounds-of-data": "the bounds, which are the data's extreme values",
+    "column-names": "the names of the columns",
+    "all-rows-usable": "that every value is a finite number of at most 2^53: there would be no "
+    "release otherwise",
+    "time-and-memory": "running time and memory use, to whoever can watch the machine",
+    "noise-from-records": "the noise, which depends on the records",
+}
+
+WARNINGS = {
+    "simulated": NOT_RELEASABLE,
+    "published-noise": f"published noise: {CONDITIONAL}",
+    "bounds-of-data": f"the bounds were read from the data, which leaks them: {CONDITIONAL}",
+}
+"""What must be said wherever the release is mentioned."""
+
+BOUNDS_PROOFS = {
+    "given": "{why}",
+    "private": "{why}; bounds by noisy histograms, whose price is added",
+    "data": "{why}; nothing covers the bounds",
+}
+"""Why a price holds, by how the bounds are known."""
+
+MODELS = {"central": "a trusted curator holds the records"}
+
+RANDOMNESS = {
+    "operating-system": "the operating system's: Python's secrets module for picks, OpenDP for "
+    "noise, and a numpy generator with a seed from the operating system where no proof relies on "
+    "it; nobody can choose a seed",
+    "seeded": "a seeded numpy generator, for simulation only",
+}
+
+CHOICES = {
+    "smallest-predicted-error": "smallest predicted error per centre, as a share of the domain: "
+    "{predicted}",
+    "private-record-count": "the default where the error cannot be predicted, because the number "
+    "of records is private",
+    "use-for-delta": "the mechanism that can make use of delta",
+}
+"""Why ``auto`` took a mechanism."""
+
+PARTS = {
+    # steps
+    "uniform-pick": "the first round: a record picked uniformly, released with noise",
+    "smoothed-pick": "each later round: a record picked by smoothed D^2, released with noise",
+    "noisy-center": "each centre: a record released with noise",
+    "unproved-center": "each centre: a record released with noise that nothing proves",
+    "block-centers": "the sum of the blocks' centres",
+    "cluster-counts": "the counts of the clusters",
+    "cluster-sums": "the sums of the clusters",
+    "cell-tree": "the tree of cells",
+    "cell-counts": "the counts of the cells",
+    "cell-places": "the places of records in their cells",
+    "residual-norms": "each Lloyd step: histograms of residual norms",
+    "residual-sums": "each Lloyd step: sums of residuals",
+    "column-histograms": "the bounds: histograms of all columns",
+    "record-count": "the number of records",
+    # what noise is added to
+    "center-coordinate": "each coordinate of each centre",
+    "block-sum-coordinate": "each coordinate of the sum over the blocks",
+    "cluster-count": "each count of a cluster",
+    "cluster-sum-coordinate": "each coordinate of each sum of a cluster",
+    "cell-test": "each test of a cell",
+    "cell-count": "each count of a cell",
+    "cell-place": "each place in a cell",
+    "residual-norm-bin": "each bin of residual norms",
+    "residual-sum-coordinate": "each coordinate of each sum of residuals",
+    "column-histogram-bin": "each bin of each column's histogram",
+    # what the integers count that noise is added to
+    "grid-steps": "grid steps",
+    "records": "records",
+    "clip-radii": "clip radii",
+    # how noise is distributed
+    "discrete-laplace": "discrete Laplace noise",
+    "discrete-gaussian": "discrete Gaussian noise",
+}
+"""The parts of the mechanisms that come with dpkv."""
+
+_LAST_POWER = 700.0
+"""e^eps is a float up to here."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All that a record says, in words."""
+
+    title: str
+    statement: str
+    warnings: tuple[str, ...]
+    protects: str
+    why: str
+    chosen: str | None
+    """Why this mechanism, where the choice was left to dpkv."""
+    steps: tuple[str, ...]
+    noise: tuple[str, ...]
+    model: str
+    randomness: str
+    assumptions: tuple[str, ...]
+    not_protected: tuple[str, ...]
+
+
+def explain(record: ReleaseRecord) -> Explanation:
+    """Return all that a record says."""
+    promise = record.guarantee
+    return Explanation(
+        title=title(record),
+        statement=statement(promise),
+        warnings=warnings(record),
+        protects=PROTECTED[promise.unit],
+        why=why(record),
+        chosen=choice(record.plan),
+        steps=tuple(step_words(step, record) for step in record.steps),
+        noise=tuple(noise_words(noise, record) for noise in record.noise),
+        model=MODELS[record.model],
+        randomness=RANDOMNESS[record.randomness],
+        assumptions=assumptions(promise),
+        not_protected=tuple(NOT_PROTECTED[code] for code in record.not_protected),
+    )
+
+
+def statement(promise: Guarantee) -> str:
+    """Return what a guarantee promises, in one sentence or two for a privacy officer."""
+    if promise.eps is None:
+        return STATEMENTS[promise.status]
+    template = STATEMENTS["proved" if promise.delta == "0" else "proved-with-delta"]
+    return template.format(
+        eps=promise.eps,
+        delta=promise.delta,
+        change=CHANGES[promise.neighbours.value],
+        factor=factor(promise.eps),
+    )
+
+
+def factor(eps: str) -> str:
+    """Return e^eps, with its value where floats have one and four digits tell it from 1."""
+    number = float(eps)
+    value = f"{math.exp(number):.4g}" if number < _LAST_POWER else ""
+    return f"e^{eps}" if value in ("", "1") else f"e^{eps} = {value}"
+
+
+def assumptions(promise: Guarantee) -> tuple[str, ...]:
+    """Return what a guarantee takes for granted."""
+    return tuple(ASSUMPTIONS[code] for code in promise.assumptions)
+
+
+def warnings(record: ReleaseRecord) -> tuple[str, ...]:
+    """Return what must be said wherever the release is mentioned."""
+    return tuple(WARNINGS[code] for code in record.notes)
+
+
+def title(record: ReleaseRecord) -> str:
+    """Return what the mechanism is called."""
+    kind = _kind(record)
+    return record.plan.mechanism if kind is None else kind.title
+
+
+def why(record: ReleaseRecord) -> str:
+    """Return why the price holds."""
+    kind, promise = _kind(record), record.guarantee
+    return BOUNDS_PROOFS[promise.bounds].format(why=promise.proof if kind is None else kind.why)
+
+
+def choice(plan: Plan) -> str | None:
+    """Return why dpkv took the mechanism; None where it was asked for by name."""
+    if plan.chosen is None:
+        return None
+    shown = ", ".join(f"{one.mechanism} {one.error:g}" for one in plan.chosen.predicted)
+    return CHOICES[plan.chosen.rule].format(predicted=shown)
+
+
+def step_words(step: StepRecord, record: ReleaseRecord) -> str:
+    """Return what was done, and what it cost."""
+    price = f"eps = {step.eps:.4g}" if step.eps is not None else f"rho = {step.rho:.4g} of zCDP"
+    often = f", {step.times} times" if step.times > 1 else ""
+    return f"{part(step.name, record)}: {price}{often}"
+
+
+def noise_words(noise: NoiseRecord, record: ReleaseRecord) -> str:
+    """Return the noise in its own unit."""
+    unit = part(noise.unit, record)
+    return f"{part(noise.distribution, record)} on {part(noise.added_to, record)}: sd " + (
+        f"{noise.sd:.4g} {unit}"
+    )
+
+
+def part(code: str, record: ReleaseRecord) -> str:
+    """Return what a code of the record's mechanism stands for; the code where nobody says."""
+    kind = _kind(record)
+    own = {} if kind is None else kind.words
+    return own.get(code) or PARTS.get(code, code)
+
+
+def _kind(record: ReleaseRecord) -> type[Mechanism] | None:
+    """Return the mechanism; None where a record names one that does not exist."""
+    try:
+        return find_kind(record.plan.mechanism, record.guarantee.proof)
+    except KeyError:
+        return None
