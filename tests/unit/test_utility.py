@@ -15,9 +15,10 @@ from scipy import stats
 from support.chance import FALSE_ALARM
 
 from dpkv import potential
+from dpkv.audits import diffprivlib_kmeans
 from dpkv.audits import rivals as field
 from dpkv.audits.results import UtilityRow
-from dpkv.audits.rivals import CONTENDERS, Contender, diffprivlib_spends
+from dpkv.audits.rivals import CONTENDERS, Contender
 from dpkv.audits.utility import compare, interval, rivals
 from dpkv.domain import Box, Domain, L1Ball
 from dpkv.errors import DomainError, ParameterError, TableError, UsageError
@@ -439,7 +440,7 @@ def test_what_diffprivlib_spends(d, monkeypatch):
     model = module.KMeans(1, epsilon=1.0, bounds=(-1.0, 1.0), random_state=0)
     model.fit(rng.uniform(-1, 1, (500, d)))
     total = sum(spent["count"]) + sum(spent["sum"])
-    assert total == pytest.approx(diffprivlib_spends(d))
+    assert total == pytest.approx(diffprivlib_kmeans.compute_overspending(d))
     assert len(spent["sum"]) == d * len(spent["count"])
 
 
@@ -450,7 +451,7 @@ def test_diffprivlib_is_given_half_of_eps_for_replacements(monkeypatch):
         given[len(given)] = (eps, bounds, float(np.abs(records).max()))
         return np.zeros((k, records.shape[1]))
 
-    monkeypatch.setattr(field, "_diffprivlib_centers", watched)
+    monkeypatch.setattr(diffprivlib_kmeans, "fit", watched)
     only = [contender for contender in CONTENDERS if contender.name == "diffprivlib"]
     for neighbours in ("replace-one", "add-remove"):
         rows = compare(
