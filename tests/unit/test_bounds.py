@@ -9,7 +9,7 @@ from mpmath import log, mp, mpf
 
 import dpkv
 from dpkv.errors import ParameterError
-from dpkv.paper.comparison import BOUNDS, COMPARISONS, Entry, Facts
+from dpkv.paper.comparison import BOUNDS, COMPARISONS, Facts, WrittenFormula
 from dpkv.seeding import Dirac
 from dpkv.seeding import potential_bounds as bounds
 
@@ -95,12 +95,12 @@ def test_only_what_the_table_gives_with_an_o_is_an_order_of_magnitude():
 
 
 def test_a_formula_says_what_it_misses():
-    entry = Entry("", bounds.private_bound)
+    entry = WrittenFormula("", bounds.private_bound)
     known = Facts(n_clusters=3, optimum=1.0)
     assert entry.missing(known) == ("node_spread", "variance")
     assert entry.value(known) is None
-    assert Entry("none").value(FACTS) is None
-    assert Entry("none").missing(Facts()) == ()
+    assert WrittenFormula("none").value(FACTS) is None
+    assert WrittenFormula("none").missing(Facts()) == ()
 
 
 def test_the_streaming_bound_as_printed_takes_the_bias_for_too_small():
@@ -118,7 +118,7 @@ def test_edges():
     assert bounds.coreset_points_shared(1, 1, 1, 1e-100) == math.inf
     assert bounds.parallel_points_shared(2.0, 0.5) == 2.0  # one round at least
     huge = Facts(n_clusters=5, n_records=10**6, optimum=1.0, eps=1.0, radius=1e300)
-    assert Entry("", bounds.kvariates_approximation).value(huge) == math.inf
+    assert WrittenFormula("", bounds.kvariates_approximation).value(huge) == math.inf
 
 
 @pytest.mark.parametrize(
