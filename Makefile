@@ -12,7 +12,7 @@ help:
 	@echo "make test   set up $(VENV), lint, type-check and run every test"
 	@echo "make check  ruff and mypy --strict only"
 	@echo "make bench  speed of seeding, calibration, releases and the engine, each beside another way"
-	@echo "make audits runs the specs of audits/ and renews their reports"
+	@echo "make audits runs the specs of audits/; renews audits/reports, the rest into build/audits"
 	@echo "make studies runs the quick version of every study, into build/studies"
 	@echo "make clean  remove $(VENV) and caches"
 

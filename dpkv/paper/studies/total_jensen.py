@@ -22,7 +22,7 @@ from dpkv.domain import Box
 from dpkv.paper.datasets.families import positive
 from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
-from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
+from dpkv.paper.studies.study import Case, Figures, Finished, Rows, Study, Summary
 from dpkv.seeding import ProductLaplace, assign, forgy, kmeans_plusplus, kvariates, potential
 from dpkv.types import Float64s
 
@@ -151,7 +151,7 @@ def minimiser(cluster: Float64s, start: Float64s, distortion: TotalJensen) -> Fl
     return np.exp(found.x) if found.fun <= cost(begin) else np.exp(begin)
 
 
-def summarise(_settings: Settings, finished: Finished) -> Summary:
+def tabulate(_settings: Settings, finished: Finished) -> Rows:
     """Return every way's mean potential over the best known."""
     rows = []
     for found in finished.values():
@@ -161,6 +161,11 @@ def summarise(_settings: Settings, finished: Finished) -> Summary:
             row[f"{way} error"] = found["error"][way] / found["best"]
         row["8 (2 + log k)"] = 8.0 * (2.0 + math.log(found["k"]))
         rows.append(row)
+    return rows
+
+
+def summarise(_settings: Settings, rows: Rows) -> Summary:
+    """Return the rows: they say it all."""
     return {"rows": rows}
 
 
@@ -195,7 +200,7 @@ def draw(summary: Summary) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
+def _panel(axes: Axes, rows: Rows) -> None:
     ks = [row["k"] for row in rows]
     for way, color in _COLORS.items():
         axes.errorbar(
@@ -211,4 +216,4 @@ def _panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_xticks(ks)
 
 
-STUDY = Study("total-jensen", Settings, cases, run, summarise, draw, tell)
+STUDY = Study("total-jensen", Settings, cases, run, tabulate, summarise, draw, tell)
