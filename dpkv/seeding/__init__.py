@@ -54,7 +54,7 @@ from dpkv.seeding.streaming import (
     stream_potentials,
 )
 from dpkv.seeding.synopses import BUILDERS, Synopses, build_synopses
-from dpkv.seeding.trials import Found, Problem, Trial, Trials, check_trials, run_trials, solve
+from dpkv.seeding.trials import Found, Problem, Trial, Trials, check_trials, solve
 
 __all__ = [
     "ALGORITHMS",
@@ -108,7 +108,6 @@ __all__ = [
     "printed_streaming_bound",
     "private_bound",
     "protected_bound",
-    "run_trials",
     "sharp_stream",
     "sk_means",
     "solve",
