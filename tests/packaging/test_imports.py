@@ -72,6 +72,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         dpkv.nonsense  # noqa: B018
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -100,6 +101,7 @@ def test_help_answers_before_anything_heavy_is_imported(arguments: list[str]) ->
     assert done.stdout.rstrip().endswith("HEAVY []")
 
 
+@pytest.mark.processes
 def test_no_command_shows_the_help(tmp_path) -> None:
     result = run_dpkv(cwd=tmp_path)
     assert "seed" in result.stdout + result.stderr

@@ -46,6 +46,14 @@ def test_no_file_names_a_registry_or_a_lock() -> None:
     assert not [f.name for f in files if f.name.endswith(".lock")]
 
 
+def test_no_file_is_committed_twice() -> None:
+    """A copy is renewed once and then no copy; empty files are not meant."""
+    seen: dict[bytes, str] = {}
+    for name in git("ls-files").splitlines():
+        text = (ROOT / name).read_bytes() if (ROOT / name).is_file() else b""
+        assert not text or seen.setdefault(text, name) == name, (name, seen[text])
+
+
 def test_the_bundled_table_is_what_the_command_makes() -> None:
     made = csv_text(make_table("clinic_patients", Wish()))
     assert (ROOT / "datasets" / "clinic_patients.csv").read_text(encoding="utf-8") == made
@@ -78,6 +86,7 @@ def alike(shown: str, printed: str) -> bool:
         return shown == printed
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("block", console_blocks(), ids=lambda block: block[0][0][:40])
 def test_the_readme_shows_what_its_commands_print(
     block: list[tuple[str, str]], tmp_path: Path
@@ -96,6 +105,7 @@ def test_the_readme_has_commands_to_check() -> None:
     assert console_blocks()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("program", re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
 def test_the_python_of_the_readme_runs(program: str, tmp_path: Path) -> None:
     subprocess.run(

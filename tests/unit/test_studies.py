@@ -100,13 +100,6 @@ def test_the_committed_result_is_of_the_full_spec(name: str) -> None:
     assert "<svg" in (folder / "figure.svg").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_committed_folder_repeats_nothing_that_the_package_holds(name: str) -> None:
-    """The spec is the package's; what a summary tells follows from the rows."""
-    folder = ROOT / load_spec(name).home / name
-    assert {path.name for path in folder.iterdir()} == {"findings.md", "figure.svg", "result.csv"}
-
-
 def test_an_unknown_study_is_refused_with_those_there_are() -> None:
     with pytest.raises(ParameterError, match="dk-means"):
         study_of("nonsense")
@@ -274,6 +267,7 @@ def test_a_real_table_is_divided_among_peers_around_its_records(
 # -- what the studies must find -------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_protected_dk_means_stays_close_to_its_rivals_for_small_p() -> None:
     """The shape of `f-par1`: within a few per cent of both rivals while few records have moved.
 
@@ -294,6 +288,7 @@ def test_protected_dk_means_stays_close_to_its_rivals_for_small_p() -> None:
     assert max(row["spread_ratio"] for row in rows) > 15.0
 
 
+@pytest.mark.statistical
 def test_centers_of_a_single_peer_would_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault: all centers from the first peer."""
 

@@ -212,6 +212,7 @@ def test_interval_of_a_mean_and_its_edges():
 # -- determinism, processes, cache ----------------------------------------------------------------
 
 
+@pytest.mark.processes
 def test_workers_and_order_do_not_matter():
     given = {"ks": [2, 3], "epsilons": ["1", 0.5], "runs": 3, "seed": 5}
     given["published_eps_tilde"] = lambda _eps, k: 2.0 if k == 2 else None
@@ -293,6 +294,7 @@ def test_the_cache_is_really_used_and_only_for_the_same_question(tmp_path):
         compare(mixture(300), BOUNDS, **{**given, "identity": ""})
 
 
+@pytest.mark.processes
 def test_an_interrupt_leaves_no_process_behind():
     def stop(share: float) -> None:
         if share > 0.2:
@@ -315,6 +317,7 @@ def test_an_interrupt_leaves_no_process_behind():
     assert not set(multiprocessing.active_children()) - before
 
 
+@pytest.mark.processes
 def test_a_rival_that_ends_its_process_is_the_only_one_that_fails(tmp_path, monkeypatch):
     (tmp_path / "fatal_rival.py").write_text(FATAL)
     monkeypatch.syspath_prepend(tmp_path)
