@@ -13,7 +13,7 @@ help:
 	@echo "make quick  unit and property tests alone, in about a minute"
 	@echo "make check  ruff and mypy --strict only"
 	@echo "make bench  speed of seeding, calibration, releases and the engine, each beside another way"
-	@echo "make audits runs the specs of audits/; renews audits/reports, the rest into build/audits"
+	@echo "make audits runs the specs of audits/; renews audits/reports, and fills build/audits"
 	@echo "make studies runs the quick version of every study, into build/studies"
 	@echo "make clean  remove $(VENV) and caches"
 
