@@ -5,14 +5,15 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DPKV := $(CURDIR)/$(BIN)/dpkv
 
-.PHONY: help setup demo test check bench audits studies clean
+.PHONY: help setup demo test quick check bench audits studies clean
 
 help:
 	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
 	@echo "make test   set up $(VENV), lint, type-check and run every test"
+	@echo "make quick  unit and property tests alone, in about a minute"
 	@echo "make check  ruff and mypy --strict only"
 	@echo "make bench  speed of seeding, calibration, releases and the engine, each beside another way"
-	@echo "make audits runs the specs of audits/ and renews their reports"
+	@echo "make audits runs the specs of audits/; renews audits/reports, and fills build/audits"
 	@echo "make studies runs the quick version of every study, into build/studies"
 	@echo "make clean  remove $(VENV) and caches"
 
@@ -43,6 +44,11 @@ check: $(READY)
 
 test: check
 	$(BIN)/python -m pytest -n auto
+
+# A file's tests stay in one process, which makes what they share once.
+quick: $(READY)
+	$(BIN)/python -m pytest -n auto --dist loadfile tests/unit tests/property tests/packaging \
+	  -m "not (processes or dask or statistical or browser)"
 
 bench: $(READY)
 	$(BIN)/python audits/seeding_speed.py

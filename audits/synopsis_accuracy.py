@@ -25,7 +25,6 @@ import os
 import platform
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -33,6 +32,7 @@ from pathlib import Path
 import numpy as np
 
 import dpkv
+from dpkv.audits import diffprivlib_kmeans
 from dpkv.domain import Box
 from dpkv.kernels import integer_clusters
 from dpkv.mechanisms import Neighbours, calibrate_mechanism
@@ -152,21 +152,8 @@ def dplloyd(values: np.ndarray, k: int, eps: str, seed: int) -> np.ndarray:
 
 def diffprivlib(values: np.ndarray, k: int, eps: str, seed: int) -> np.ndarray:
     """diffprivlib's KMeans, add/remove."""
-    from diffprivlib.accountant import BudgetAccountant  # noqa: PLC0415 (slow to import)
-    from diffprivlib.models import KMeans  # noqa: PLC0415
-
     ones = np.ones(values.shape[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = KMeans(
-            k,
-            epsilon=float(eps),
-            bounds=(-ones, ones),
-            random_state=seed,
-            accountant=BudgetAccountant(),
-        )
-        model.fit(values)
-    return np.asarray(model.cluster_centers_)
+    return diffprivlib_kmeans.fit(values, (-ones, ones), k, float(eps), seed)
 
 
 def eugkm(values: np.ndarray, k: int, eps: str, seed: int) -> np.ndarray:

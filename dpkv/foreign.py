@@ -35,9 +35,9 @@ def read_bytes(path: Path, most_bytes: int = MOST_RECORD_BYTES) -> bytes:
     return contents
 
 
-def read_text(path: Path, most_bytes: int = MOST_RECORD_BYTES) -> str:
+def read_text(path: Path) -> str:
     """Return the text of an ordinary file in UTF-8, with its line ends as they are."""
-    return read_bytes(path, most_bytes).decode("utf-8")
+    return read_bytes(path, MOST_RECORD_BYTES).decode("utf-8")
 
 
 def text_of(path: Path) -> str:

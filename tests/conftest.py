@@ -1,10 +1,18 @@
-"""What holds for every test: plain ids, and no property that fails because the machine is busy."""
+"""What holds for every test: plain ids, markers by folder, no process that no marker announces, and
+no property that fails because the machine is busy.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from support.ids import plain_id
+from support.lanes import marker_of, may_start_processes, without_processes
+
+TESTS = Path(__file__).resolve().parent
 
 settings.register_profile("dpkv", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dpkv")
@@ -16,3 +24,17 @@ def pytest_make_parametrize_id(
     argname: str,
 ) -> str | None:
     return plain_id(val, argname)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    marker = marker_of(item.path.relative_to(TESTS).parent)
+    if marker is not None:
+        item.add_marker(marker)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if may_start_processes(item):
+        return (yield)
+    with without_processes():
+        return (yield)

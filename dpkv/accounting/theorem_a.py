@@ -31,6 +31,7 @@ import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import SupportsIndex
 
 from dpkv.accounting.exact import (
@@ -147,6 +148,7 @@ def certify(
     return certificate
 
 
+@lru_cache(maxsize=256)  # a release, its verification and its audit ask for the same figure
 def _largest(eps: float, m: int, k: int, gamma: float) -> float:
     """Bisect for eps~ between eps/k, which always suffices, and the ceiling of one uniform pick.
 

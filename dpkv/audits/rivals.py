@@ -8,22 +8,20 @@ all: on the quantised records, in working coordinates.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import __version__
+from dpkv.audits import diffprivlib_kmeans
 from dpkv.audits.results import Rival
-from dpkv.domain import Box, Domain
+from dpkv.domain import Domain
 from dpkv.errors import DpkvError, UsageError
 from dpkv.grid import Grid
 from dpkv.mechanisms import (
@@ -43,12 +41,11 @@ from dpkv.types import Float64s, Floats, Integers
 from dpkv.validation import exact_eps
 
 CERTIFIED, PUBLISHED = "kvariates", "kvariates-published"
-DIFFPRIVLIB = "diffprivlib"
+DIFFPRIVLIB = diffprivlib_kmeans.NAME
 SEEDING, FLOOR = "kmeans++", "kmeans++-lloyd"
 OPTIMUM_RESTARTS = 10
 OPTIMUM_SAMPLE = 20_000
 """Larger tables are searched on a sample of so many records; Lloyd goes on with all of them."""
-_RHO = 0.225  # diffprivlib's constant, from Su et al. (2016)
 _SAME = 1e-9  # of the domain's diameter: what rounding may move a center by
 
 
@@ -237,69 +234,16 @@ def _eps(run: RivalRun) -> Decimal:
     return Decimal(run.eps)
 
 
-# -- diffprivlib ----------------------------------------------------------------------------------
+# -- others ---------------------------------------------------------------------------------------
 
 
 def _diffprivlib(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
-    """Run diffprivlib's KMeans where it does best: the origin in the middle of the bounds.
-
-    There the sensitivity that it uses for sums, the width of a column, is large enough, and noise
-    in a count moves a center least. Columns of zero width are left out.
-    """
-    lower, upper = _box(problem.terms.domain.working)
-    scale = float((upper - lower).max())
-    middle, half = (lower + upper) / 2.0, (upper - lower) / 2.0
-    used = half > 0
-    centers = np.tile(middle, (run.k, 1))
-    if used.any():
-        records = (problem.working[:, used] - middle[used]) / scale
-        bounds = (-half[used] / scale, half[used] / scale)
-        eps = float(_eps(run)) / problem.terms.neighbours.changed_records
-        centers[:, used] += scale * _diffprivlib_centers(records, bounds, run.k, eps, seed)
-    if isinstance(problem.terms.domain, Box):
-        return centers
-    return np.asarray(problem.terms.domain.working.clip(centers))  # it knows boxes only
-
-
-def _diffprivlib_centers(
-    records: Float64s,
-    bounds: tuple[Float64s, Float64s],
-    k: int,
-    eps: float,
-    seed: np.random.SeedSequence,
-) -> Float64s:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from diffprivlib.accountant import BudgetAccountant  # noqa: PLC0415 (slow, may be missing)
-        from diffprivlib.models import KMeans  # noqa: PLC0415
-
-        model = KMeans(
-            n_clusters=k,
-            epsilon=eps,
-            bounds=bounds,
-            random_state=int(seed.generate_state(1)[0]),
-            accountant=BudgetAccountant(),  # of its own: a default one would be charged
-        )
-        model.fit(records)
-    return np.asarray(model.cluster_centers_)
-
-
-def _box(space: Domain) -> tuple[Float64s, Float64s]:
-    """Return the bounds of a box, or of the box around an L1 ball."""
-    if isinstance(space, Box):
-        return np.asarray(space.lower), np.asarray(space.upper)
-    return space.middle - space.diam1 / 2.0, space.middle + space.diam1 / 2.0
-
-
-def diffprivlib_spends(n_features: int) -> float:
-    """Return what diffprivlib 0.6.6 spends over the eps it is given.
-
-    Su et al. give counts c = (4 d rho^2)^(1/3) shares of an iteration and every column's sum one
-    share, d + c in all. The pair is unpacked in swapped order: counts get one share and each of the
-    d columns c of them.
-    """
-    c = math.cbrt(4.0 * n_features * _RHO**2)
-    return (1.0 + n_features * c) / (n_features + c)
+    terms = problem.terms
+    eps = float(_eps(run)) / terms.neighbours.changed_records
+    number = int(seed.generate_state(1)[0])
+    return diffprivlib_kmeans.find_centers(
+        problem.working, terms.domain.working, run.k, eps, number
+    )
 
 
 # -- without privacy ------------------------------------------------------------------------------
@@ -341,7 +285,7 @@ CONTENDERS = (
         _run_published,
         note="its noise depends on the data and no proof covers it: not an equal, for comparison",
     ),
-    Contender(DIFFPRIVLIB, "diffprivlib's KMeans (DPLloyd, random start)", _diffprivlib),
+    Contender(DIFFPRIVLIB, diffprivlib_kmeans.WHAT, _diffprivlib),
     Contender(SEEDING, "k-means++ without privacy", _seed_only, private=False),
     Contender(
         FLOOR, "k-means++ and Lloyd's iterations without privacy", _seed_and_move, private=False
@@ -351,10 +295,9 @@ CONTENDERS = (
 
 def rivals(n_features: int | None = None, neighbours: str = "replace-one") -> tuple[Rival, ...]:
     """Return what is compared, with versions and what is known of each; ``n_features`` is d."""
-    notes = {DIFFPRIVLIB: _diffprivlib_note(n_features, as_neighbours(neighbours))}
-    versions = {DIFFPRIVLIB: "diffprivlib, not installed"}
-    with contextlib.suppress(PackageNotFoundError):
-        versions[DIFFPRIVLIB] = f"diffprivlib {version('diffprivlib')}"
+    known = diffprivlib_kmeans.describe_faults(n_features, as_neighbours(neighbours))
+    notes = {DIFFPRIVLIB: known}
+    versions = {DIFFPRIVLIB: diffprivlib_kmeans.describe_version()}
     return tuple(
         Rival(
             name=one.name,
@@ -363,19 +306,4 @@ def rivals(n_features: int | None = None, neighbours: str = "replace-one") -> tu
             note=notes.get(one.name, one.note),
         )
         for one in CONTENDERS
-    )
-
-
-def _diffprivlib_note(n_features: int | None, neighbours: Neighbours) -> str:
-    given = "eps"
-    if neighbours is Neighbours.REPLACE_ONE:
-        given = "eps/2, because its eps is for add/remove and a replacement is two of those"
-    shown = (2, 10, 15) if n_features is None else (n_features,)
-    spent = ", ".join(f"{diffprivlib_spends(d):.2f} at d = {d}" for d in shown)
-    return (
-        f"it is given {given}; bounds are known, their middle is its origin. Known faults of "
-        "0.6.6: its budget split is unpacked in swapped order, so that its mechanisms spend what "
-        f"it is given times {spent}; clusters are skipped on their exact count; exact labels and "
-        "inertia are left in the model; its floating-point Laplace noise tells neighbours apart; "
-        "sums get the width of a column as sensitivity, too little where 0 is outside the bounds"
     )

@@ -14,7 +14,7 @@ from dpkv.errors import UsageError, UserInterruptError
 if TYPE_CHECKING:
     from dpkv.paper.studies import Spec, Study
 
-_FILES = {"result.json", "result.csv", "figure.svg", "findings.md", "spec.toml"}
+_FILES = {"result.csv", "figure.svg", "findings.md", "spec.toml"}
 
 
 def list_(as_json: options.AsJson = False) -> None:
@@ -93,20 +93,18 @@ def _folder(folder: Path, *, resume: bool) -> Path:
 
 
 def _run(study: Study, spec: Spec, size: str, folder: Path, *, resume: bool) -> dict[str, Any]:
-    from dpkv.paper.studies.runner import CaseLog, csv_of, json_of, page_of, result_of, run_cases
+    from dpkv.paper.studies.runner import CaseLog, csv_of, page_of, result_of, run_cases
 
     settings = spec.settings(study, size)
     log = CaseLog(folder, study, settings)
     log.open(resume=resume)
     with ProgressBar(study.name) as bar:
         finished = run_cases(study, settings, log, bar.describe)
-    summary = study.summarise(settings, finished)
-    result = result_of(spec, study, size, settings, summary)
+    result = result_of(spec, study, size, settings, finished)
     output.save_figure(study.draw(result), folder / "figure.svg")
     texts = {
-        "result.json": json_of(result),
         "result.csv": csv_of(result["rows"]),
-        "findings.md": page_of(spec, size, result["found"]),
+        "findings.md": page_of(spec, size, result["settings"], result["found"]),
         "spec.toml": spec.text,
     }
     for file, text in texts.items():

@@ -54,7 +54,7 @@ from dpkv.seeding.streaming import (
     stream_potentials,
 )
 from dpkv.seeding.summaries import BUILDERS, StreamSummary, summarise_stream
-from dpkv.seeding.trials import Found, Problem, Trial, Trials, check_trials, run_trials, solve
+from dpkv.seeding.trials import Found, Problem, Trial, Trials, check_trials, solve
 
 __all__ = [
     "ALGORITHMS",
@@ -107,7 +107,6 @@ __all__ = [
     "online_kmeans",
     "potential",
     "printed_sk_guarantee",
-    "run_trials",
     "sharp_stream",
     "sk_guarantee",
     "sk_means",

@@ -31,6 +31,7 @@ from dpkv.types import Float64s, Floats
 
 PROPOSAL_COST = 2048
 """Numbers a pass handles in the time of one proposal (measured; decides speed, nothing else)."""
+_CHUNK_ROWS = 1 << 16
 
 
 class Nearest(Protocol):
@@ -230,7 +231,7 @@ def draw_index(masses: Float64s, rng: np.random.Generator) -> int:
     return index if index < len(masses) else int(np.flatnonzero(masses)[-1])
 
 
-def row_chunks(n_rows: int, rows: int = 1 << 16) -> Iterator[slice]:
-    """Yield slices of at most ``rows`` rows, so that temporaries stay small."""
-    for start in range(0, n_rows, rows):
-        yield slice(start, min(n_rows, start + rows))
+def row_chunks(n_rows: int) -> Iterator[slice]:
+    """Yield slices of so few rows that temporaries stay small."""
+    for start in range(0, n_rows, _CHUNK_ROWS):
+        yield slice(start, min(n_rows, start + _CHUNK_ROWS))

@@ -21,10 +21,9 @@ from numpy.typing import ArrayLike
 
 from dpkv.errors import ParameterError
 from dpkv.seeding import summary_loops
-from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.summaries import BLOCK_ROWS
 from dpkv.streams import ArrayStream, Stream, as_stream, recut
-from dpkv.types import Float64s, Floats
+from dpkv.types import Float64s
 from dpkv.validation import as_generator, positive_finite, whole_number
 
 
@@ -39,12 +38,6 @@ class OnlineClustering:
     """Sum of squared distances of the records to their centers of that moment."""
     n_records: int
     n_phases: int
-
-    def reduce(
-        self, n_clusters: SupportsIndex, rng: np.random.Generator | int | None = None
-    ) -> Floats:
-        """Return k centers: k-means++ on the weighted ones. No part of the on-line algorithm."""
-        return kvariates(self.centers, n_clusters, sample_weight=self.weights, rng=rng).centers
 
 
 def online_kmeans(

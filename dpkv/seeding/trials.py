@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpkv.seeding.instances import ALGORITHMS
 from dpkv.seeding.potentials import LloydResult, lloyd, potential
 from dpkv.types import Floats, Progress
-from dpkv.validation import as_records, cluster_count, one_of, whole_number
+from dpkv.validation import cluster_count, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,25 +134,6 @@ def check_trials(
         whole_number("k", n_clusters, at_least=1),
         whole_number("repeat", repeat, at_least=1),
         whole_number("seed", seed, at_least=0),
-    )
-
-
-def run_trials(
-    data: ArrayLike,
-    n_clusters: SupportsIndex,
-    *,
-    algorithm: str = "kmeans++",
-    repeat: SupportsIndex = 1,
-    lloyd_steps: bool = False,
-    seed: SupportsIndex = 0,
-    progress: Progress | None = None,
-) -> Trials:
-    """Run a named instance on a table ``repeat`` times. Run i draws from child i of ``seed``."""
-    one_of("algorithm", algorithm, tuple(ALGORITHMS))
-    check_trials(n_clusters, repeat, seed)
-    problem = TableProblem(as_records(data), algorithm)
-    return solve(
-        problem, n_clusters, repeat=repeat, lloyd_steps=lloyd_steps, seed=seed, progress=progress
     )
 
 

@@ -25,7 +25,10 @@ from dpkv.errors import EngineError
 
 pytest.importorskip("distributed", reason="needs pip install 'dpkv[dask]'")
 psutil: Any = pytest.importorskip("psutil")
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="sockets differ")
+pytestmark = [
+    pytest.mark.dask,
+    pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="sockets differ"),
+]
 
 ATTEMPT = """
 import asyncio, sys

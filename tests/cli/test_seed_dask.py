@@ -26,7 +26,10 @@ from dpkv.errors import EngineError
 from dpkv.seeding.trials import Trials, solve
 
 pytest.importorskip("distributed", reason="needs pip install 'dpkv[dask]'")
-pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals differ")
+pytestmark = [
+    pytest.mark.dask,
+    pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals differ"),
+]
 
 K = 6
 COLUMNS = ("a", "b", "c")

@@ -11,7 +11,8 @@ from support.points import Stopped
 from support.run import Run, in_process, refusal
 
 from dpkv.paper.studies import NAMES, study, total_jensen
-from dpkv.paper.studies.study import parse_spec
+from dpkv.paper.studies.runner import csv_of
+from dpkv.paper.studies.study import digest_of, parse_spec
 
 QUICK = """
 [quick]
@@ -22,7 +23,7 @@ ks = [2, 3]
 runs = 2
 restarts = 1
 """
-FILES = {"cases.jsonl", "result.json", "result.csv", "figure.svg", "findings.md", "spec.toml"}
+FILES = {"cases.jsonl", "result.csv", "figure.svg", "findings.md", "spec.toml"}
 
 
 @pytest.fixture
@@ -55,7 +56,18 @@ def test_a_run_writes_its_folder_and_says_what_it_found(run: Run, tmp_path: Path
 
 def test_json_is_the_result_that_is_written(run: Run, tmp_path: Path) -> None:
     done = run("run", "total-jensen", "--out", "here", "--json")
-    assert json.loads(done.stdout) == json.loads((tmp_path / "here" / "result.json").read_bytes())
+    result = json.loads(done.stdout)
+    folder = tmp_path / "here"
+    assert csv_of(result["rows"]) == (folder / "result.csv").read_text(encoding="utf-8")
+    page = (folder / "findings.md").read_text(encoding="utf-8")
+    assert result["found"] and all(f"- {sentence}\n" in page for sentence in result["found"])
+    assert f"`{result['settings']}`" in page
+    text = (folder / "spec.toml").read_text(encoding="utf-8")
+    spec = parse_spec("total-jensen", text)
+    assert (
+        digest_of("total-jensen", spec.settings(total_jensen.STUDY, "quick"))
+        == (result["settings"])
+    )
 
 
 def test_a_folder_that_is_there_is_refused_without_resume(run: Run) -> None:

@@ -401,5 +401,5 @@ def test_a_pipe_or_a_device_is_refused_and_not_waited_for(run: Run, home: Path) 
 
 
 def test_a_file_that_is_too_large_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign.read_text, "__defaults__", (1000,))
+    monkeypatch.setattr(foreign, "MOST_RECORD_BYTES", 1000)
     assert "release.json cannot be read: it is larger than " in refusal(run(RECORD))

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.ids import PLAIN, plain_id
+from support.lanes import marker_of, without_processes
 
 ROOT = Path(__file__).resolve().parents[2]
+STARTS: dict[str, Callable[[], object]] = {
+    "Python": lambda: subprocess.run([sys.executable, "-c", ""], check=True),
+    "Python by another program": lambda: subprocess.Popen(["env", sys.executable, "-c", ""]),
+    "a worker": lambda: multiprocessing.get_context("spawn").Process(target=print).start(),
+    "a fork": lambda: os.fork(),  # noqa: PLW0108 (looked up late)
+}
 
 
 def collected(hash_seed: str) -> list[str]:
@@ -30,6 +39,7 @@ def collected(hash_seed: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.processes
 def test_collection_depends_on_nothing_but_the_tests() -> None:
     """Not on the time, nor the order of sets, nor on chance; and ids are plain words."""
     begun = int(time.time())
@@ -58,3 +68,26 @@ def test_plain_words_stay() -> None:
     assert plain_id(1 / 3, "value") == "0.3333"
     assert [plain_id(value, "value") for value in (True, 7, len)] == ["True", "7", "len"]
     assert plain_id(None, "value") is plain_id((1, 2), "value") is None
+
+
+# -- lanes -----------------------------------------------------------------------------------------
+
+
+def test_folders_say_which_lane_a_test_is_in(request: pytest.FixtureRequest) -> None:
+    assert marker_of(Path("cli")) == "processes"
+    assert marker_of(Path("statistical")) == "statistical"
+    assert marker_of(Path("browser")) == "browser"
+    assert marker_of(Path("unit")) is marker_of(Path("property")) is None
+    declared = {line.split(":")[0] for line in request.config.getini("markers")}
+    assert {"processes", "dask", "statistical", "browser"} <= declared
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+def test_a_test_that_no_marker_announces_starts_no_process(start: Callable[[], object]) -> None:
+    with pytest.raises(AssertionError, match=r"pytest\.mark\.processes"):
+        start()
+
+
+def test_other_programs_may_be_run() -> None:
+    with without_processes():
+        assert subprocess.run(["true"], check=False).returncode == 0

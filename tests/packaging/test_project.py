@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TRACKED = {"pyproject.toml", "dpkv", "calibrate", "audits", "tests", "datasets", "README.md"}
-BESIDE = {"Makefile", "LICENSE", "CHANGELOG.md", "docs", ".ci", ".gitignore"}
+BESIDE = {"Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "docs", ".ci", ".gitignore"}
 
 
 def git(*arguments: str) -> str:
@@ -46,9 +46,44 @@ def test_no_file_names_a_registry_or_a_lock() -> None:
     assert not [f.name for f in files if f.name.endswith(".lock")]
 
 
+def test_no_file_is_committed_twice() -> None:
+    """A copy is renewed once and then no copy; empty files are not meant."""
+    seen: dict[bytes, str] = {}
+    for name in git("ls-files").splitlines():
+        text = (ROOT / name).read_bytes() if (ROOT / name).is_file() else b""
+        assert not text or seen.setdefault(text, name) == name, (name, seen[text])
+
+
 def test_the_bundled_table_is_what_the_command_makes() -> None:
     made = csv_text(make_table("clinic_patients", Wish()))
     assert (ROOT / "datasets" / "clinic_patients.csv").read_text(encoding="utf-8") == made
+
+
+GUIDES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "tests/README.md",
+    "audits/README.md",
+    "calibrate/README.md",
+)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_names_files_and_targets_that_are_there(guide: str) -> None:
+    text = (ROOT / guide).read_text(encoding="utf-8")
+    files = [f"/{name}" for name in git("ls-files").splitlines()]
+    named = set(re.findall(r"`([\w./-]+[.](?:py|md))`", text))
+    named |= {link.lstrip("./") for link in re.findall(r"\]\(([\w./-]+[.](?:py|md))\)", text)}
+    assert not [one for one in named if not any(name.endswith(f"/{one}") for name in files)]
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert set(re.findall(r"`make (\w+)`", text)) <= set(targets)
+
+
+def test_every_target_has_a_line_of_help() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (phony,) = re.findall(r"^[.]PHONY: (.*)$", makefile, re.M)
+    told = set(re.findall(r'@echo "make (\w+)', makefile))
+    assert told == set(phony.split()) - {"help", "setup"}
 
 
 def console_blocks() -> list[list[tuple[str, str]]]:
@@ -78,6 +113,7 @@ def alike(shown: str, printed: str) -> bool:
         return shown == printed
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("block", console_blocks(), ids=lambda block: block[0][0][:40])
 def test_the_readme_shows_what_its_commands_print(
     block: list[tuple[str, str]], tmp_path: Path
@@ -96,6 +132,7 @@ def test_the_readme_has_commands_to_check() -> None:
     assert console_blocks()
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("program", re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
 def test_the_python_of_the_readme_runs(program: str, tmp_path: Path) -> None:
     subprocess.run(

@@ -8,10 +8,13 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "docs" / "walkthrough.py"
 
 
+@pytest.mark.processes
 def test_the_walkthrough_ends_with_an_audited_release(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(SCRIPT)],

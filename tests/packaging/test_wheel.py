@@ -17,6 +17,7 @@ from dpkv.paper.datasets.recipes import PAPER_TABLES
 from dpkv.paper.studies import NAMES as STUDIES
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.processes
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The reference sides of the benchmarks calculate the same things as dpkv."""
+"""The scripts of audits/: reference sides calculate what dpkv does, reports are where they say."""
 
 from __future__ import annotations
 
@@ -46,3 +46,15 @@ def test_the_numpy_release_draws_as_many_centers() -> None:
     module = script("audits/release_speed.py")
     mechanism, points = module.prepared(300, 2, 3)
     assert module.numpy_release(mechanism, points, SeededEntropy(1)).shape == (3, 2)
+
+
+def test_one_report_is_committed_and_the_others_are_built() -> None:
+    module = script("audits/run_specs.py")
+    reports = ROOT / "audits" / "reports"
+    assert [folder.name for folder in reports.iterdir()] == list(module.COMMITTED)
+    specs = sorted((ROOT / "audits").glob("*.toml"))
+    assert len(specs) > len(module.COMMITTED)
+    for spec in specs:
+        target = module.target_of(spec.stem)
+        place = reports if spec.stem in module.COMMITTED else ROOT / "build" / "audits"
+        assert target == place / spec.stem

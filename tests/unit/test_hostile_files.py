@@ -89,18 +89,21 @@ def chosen(text: str, values: tuple[str, ...], number: int) -> list[Mutant]:
 WORST = ("a million", "1e4000 written out", "minus tiny", "nothing with a huge exponent")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", RECORDS)
 def test_no_field_of_a_record_makes_verification_hang(kind: str) -> None:
     text = record_text(kind)
     assert misbehaving("record", text, chosen(text, WORST, 100)) == []
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("n_features", [2, 6, 25])
 def test_no_field_of_a_synopsis_makes_reading_or_clustering_hang(n_features: int) -> None:
     text = synopsis_text(n_features)
     assert misbehaving("synopsis", text, chosen(text, WORST, 200)) == []
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("kind", WITNESSES)
 def test_no_field_of_a_witness_makes_verification_hang(kind: str) -> None:
     text = witness_text(kind)
@@ -110,6 +113,7 @@ def test_no_field_of_a_witness_makes_verification_hang(kind: str) -> None:
 # -- that the test itself would see it -------------------------------------------------------------
 
 
+@pytest.mark.processes
 def test_a_judge_that_hangs_is_ended_and_the_others_are_still_heard() -> None:
     words = [said.word for said in outcomes("support.judges:busy", ["x", "hang", "y", "eat", "z"])]
     assert words == [PASSES, ENDED, PASSES, "MemoryError", PASSES]

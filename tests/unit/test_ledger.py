@@ -942,6 +942,7 @@ except BudgetError as error:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("fitting", [5, 8])
 def test_eight_processes_share_a_budget(ledger: Ledger, fitting: int) -> None:
     set_budget(ledger, str(Decimal("0.1") * fitting))
@@ -951,6 +952,7 @@ def test_eight_processes_share_a_budget(ledger: Ledger, fitting: int) -> None:
     assert ledger.read().account("d1").remaining == 0 and len(ledger.verify()) == 1 + fitting
 
 
+@pytest.mark.processes
 def test_eight_processes_may_make_the_ledger_at_once(ledger: Ledger) -> None:
     assert at_once(CHARGE_AT_A_SIGNAL, ledger) == ["charged"] * 8
     assert len(ledger.verify()) == 8
@@ -992,6 +994,7 @@ except LedgerError as error:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("limit", [1 << 12, 1 << 16])
 def test_no_room_left_refuses_and_loses_nothing(ledger: Ledger, limit: int) -> None:
     acknowledged, _, message = run(CHARGE_UNTIL_FULL, ledger.workspace, limit).partition(" ")
@@ -1001,6 +1004,7 @@ def test_no_room_left_refuses_and_loses_nothing(ledger: Ledger, limit: int) -> N
     charge(ledger, "with room again")
 
 
+@pytest.mark.processes
 def test_with_room_the_same_charges_go_through(ledger: Ledger) -> None:
     assert run(CHARGE_UNTIL_FULL, ledger.workspace, 1 << 24) == "400 no limit met"
 
@@ -1050,6 +1054,7 @@ print(len(ledger.verify()))
 """
 
 
+@pytest.mark.processes
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     lines = run(ON_A_SMALL_DISK + FILLED_UP, tmp_path / ".dpkv", prefix=own_mounts()).splitlines()
     assert lines[:2] == ["written"] * 2
@@ -1072,6 +1077,7 @@ print(len(ledger.verify()))
 """
 
 
+@pytest.mark.processes
 def test_a_read_only_disk_is_told(tmp_path: Path) -> None:
     lines = run(ON_A_SMALL_DISK + READ_ONLY, tmp_path / ".dpkv", prefix=own_mounts()).splitlines()
     assert all("cannot be used: Read-only file system" in line for line in lines[:2])
@@ -1104,6 +1110,7 @@ def as_anyone() -> tuple[str, ...]:
     return ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 
 
+@pytest.mark.processes
 def test_a_write_protected_ledger_is_told(filled: Ledger) -> None:
     """Its journals copy its mode: they must not keep it read-only afterwards."""
     lines = run(WRITE_PROTECTED, filled.workspace, prefix=as_anyone()).splitlines()
@@ -1172,11 +1179,13 @@ print(n_kills == 25 + statement, lost, untold <= n_kills)
 """
 
 
+@pytest.mark.processes
 def test_a_killed_process_loses_no_acknowledged_charge(ledger: Ledger) -> None:
     assert run(KILLED, ledger.workspace, "late") == "True 0 True"
     assert charge(ledger, "afterwards").number == len(ledger.verify())
 
 
+@pytest.mark.processes
 def test_the_kills_would_show_a_charge_acknowledged_too_early(ledger: Ledger) -> None:
     _, lost, _ = run(KILLED, ledger.workspace, "early").split()
     assert int(lost) > 0

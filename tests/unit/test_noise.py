@@ -62,6 +62,7 @@ def test_operating_system_entropy_takes_no_arguments():
         OperatingSystemEntropy(seed=1)
 
 
+@pytest.mark.processes
 def test_the_command_has_no_seed(tmp_path: Path):
     release = run_dpkv("release", "--help", cwd=tmp_path)
     simulate = run_dpkv("simulate", "--help", cwd=tmp_path)

@@ -203,6 +203,7 @@ def test_the_same_audit_gives_the_same_bytes() -> None:
     assert render(wide()) == rendered("wide")
 
 
+@pytest.mark.processes
 def test_another_process_gives_the_same_bytes() -> None:
     program = (
         "import hashlib\n"

@@ -179,6 +179,7 @@ def kvariates(m: int, k: int = 2, domain: Box | L1Ball = SQUARE) -> KVariates:
     return KVariates.calibrate(Decimal(1), n_records=m, n_clusters=k, grid=domain.grid(), gamma=0.1)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("domain", [LINE, SQUARE, L1Ball((0.0, 0.0), 1.0)])
 @pytest.mark.parametrize("m", [2, 50, 2000])
 def test_a_sampled_bound_is_below_the_exact_worst_case(m, domain):
@@ -319,6 +320,7 @@ def test_features_are_one_row_a_run():
     assert features(outputs).dtype == np.float64
 
 
+@pytest.mark.statistical
 def test_diffprivlibs_kmeans_can_be_audited():
     """An example of auditing anything that runs: a few hundred runs show no violation, and the same
     code at a thousand times the eps does."""

@@ -26,9 +26,9 @@ from dpkv.seeding import (
     NearestPointProbe,
     ProductLaplace,
     UniformOnSubset,
-    run_trials,
 )
 from dpkv.seeding.nearest import draw_index
+from dpkv.seeding.trials import TableProblem, solve
 from dpkv.validation import as_records
 
 RNG = np.random.default_rng(0)
@@ -276,7 +276,7 @@ def test_seeds_and_generators() -> None:
 
 
 def test_trials_run_on_children_of_the_seed() -> None:
-    trials = run_trials(DATA, 4, repeat=3, seed=9, lloyd_steps=True)
+    trials = solve(TableProblem(DATA, "kmeans++"), 4, repeat=3, seed=9, lloyd_steps=True)
     for child, run in zip(np.random.SeedSequence(9).spawn(3), trials.runs, strict=True):
         seeds, _ = dpkv.kmeans_plusplus(DATA, 4, rng=np.random.default_rng(child))
         assert run.seeding_potential == dpkv.potential(DATA, seeds)

@@ -94,6 +94,7 @@ def test_csv_from_anywhere(way, zipped, monkeypatch):
     assert not Path(".dpkv").exists()
 
 
+@pytest.mark.processes
 def test_a_real_pipe_into_a_real_process(tmp_path):
     program = (
         "import sys; from dpkv.seeding import sk_means; from dpkv.tables import open_stream\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -18,8 +19,16 @@ from dpkv.errors import ParameterError, UsageError
 from dpkv.paper.studies import NAMES, dk_means, heat_maps, load_spec, published_table, study_of
 from dpkv.paper.studies import sublinear_noise as sublinear
 from dpkv.paper.studies import total_jensen as jensen
-from dpkv.paper.studies.runner import CaseLog, csv_of, page_of, result_of, rng_of, run_cases
-from dpkv.paper.studies.study import Case, Study, digest_of, parse_spec
+from dpkv.paper.studies.runner import CaseLog, csv_of, page_of, result_of, rng_of, run_cases, sum_up
+from dpkv.paper.studies.study import (
+    Case,
+    Finished,
+    Rows,
+    Study,
+    Summary,
+    digest_of,
+    parse_spec,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +50,28 @@ def small(name: str) -> tuple[Study, Any]:
     return study, replace(load_spec(name).settings(study, "quick"), **SMALL[name])
 
 
+def summary_of(study: Study, settings: Any, finished: Finished) -> Summary:
+    return study.summarise(settings, study.tabulate(settings, finished))
+
+
+def read_rows(text: str) -> Rows:
+    """Return what ``csv_of`` wrote."""
+    return [
+        {name: read_cell(cell) for name, cell in row.items()}
+        for row in csv.DictReader(io.StringIO(text))
+    ]
+
+
+def read_cell(cell: str) -> Any:
+    known = {"": None, "True": True, "False": False}
+    if cell in known:
+        return known[cell]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(cell)
+    return cell
+
+
 # -- specs ----------------------------------------------------------------------------------------
 
 
@@ -59,14 +90,12 @@ def test_a_spec_is_complete_and_quick_does_less(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_committed_result_is_of_the_full_spec(name: str) -> None:
     study, spec = study_of(name), load_spec(name)
-    folder = ROOT / spec.home / name
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    assert result["size"] == "full"
-    assert result["settings"] == digest_of(name, spec.settings(study, "full"))
-    assert (folder / "spec.toml").read_text(encoding="utf-8") == spec.text
-    assert result["found"] == study.tell(result)
-    assert (folder / "result.csv").read_text(encoding="utf-8") == csv_of(result["rows"])
-    page = page_of(spec, "full", result["found"])
+    folder, settings = ROOT / spec.home / name, spec.settings(study, "full")
+    text = (folder / "result.csv").read_text(encoding="utf-8")
+    rows = read_rows(text)
+    assert rows and text == csv_of(rows)
+    found = study.tell(sum_up(study, settings, rows))
+    page = page_of(spec, "full", digest_of(name, settings), found)
     assert (folder / "findings.md").read_text(encoding="utf-8") == page
     assert "<svg" in (folder / "figure.svg").read_text(encoding="utf-8")
 
@@ -105,7 +134,8 @@ def counting(log: list[str], fail_at: str | None = None) -> Study:
         Numbers,
         cases=lambda settings: [Case(str(i)) for i in range(settings.upto)],
         run=run,
-        summarise=lambda _settings, found: {"rows": list(found.values())},
+        tabulate=lambda _settings, found: list(found.values()),
+        summarise=lambda _settings, rows: {"rows": rows},
         draw=None,  # type: ignore[arg-type]
         tell=lambda summary: [f"{len(summary['rows'])} rows"],
     )
@@ -191,11 +221,12 @@ def test_a_study_runs_draws_and_tells(name: str, tmp_path: Path) -> None:
     log = CaseLog(tmp_path, study, settings)
     log.open(resume=False)
     finished = run_cases(study, settings, log)
-    summary = study.summarise(settings, finished)
-    result = result_of(load_spec(name), study, "quick", settings, summary)
+    result = result_of(load_spec(name), study, "quick", settings, finished)
     again = json.loads(json.dumps(result, allow_nan=False))
     assert again["found"] == study.tell(again) and all(again["found"])
     assert csv_of(again["rows"]).count("\n") == len(again["rows"]) + 1
+    kept = sum_up(study, settings, read_rows(csv_of(result["rows"])))
+    assert study.tell(kept) == result["found"], "all that is told follows from the CSV"
     drawn = []
     for number in (1, 2):
         save_figure(study.draw(again), tmp_path / f"{number}.svg")
@@ -203,7 +234,7 @@ def test_a_study_runs_draws_and_tells(name: str, tmp_path: Path) -> None:
     assert drawn[0] == drawn[1]
     log = CaseLog(tmp_path, study, settings)
     log.open(resume=True)
-    assert study.summarise(settings, run_cases(study, settings, log)) == summary
+    assert run_cases(study, settings, log) == finished
 
 
 def test_tables_that_are_not_given_are_left_out(
@@ -215,7 +246,7 @@ def test_tables_that_are_not_given_are_left_out(
         study, settings = small(name)
         settings = replace(settings, tables=(table, *settings.tables))
         finished = {case.name: study.run(settings, case) for case in study.cases(settings)}
-        summary = study.summarise(settings, finished)
+        summary = summary_of(study, settings, finished)
         assert summary["missing"] == [table]
         assert "left out" in study.tell(summary)[-1]
         assert study.draw(summary) is not None
@@ -236,6 +267,7 @@ def test_a_real_table_is_divided_among_peers_around_its_records(
 # -- what the studies must find -------------------------------------------------------------------
 
 
+@pytest.mark.statistical
 def test_protected_dk_means_stays_close_to_its_rivals_for_small_p() -> None:
     """The shape of `f-par1`: within a few per cent of both rivals while few records have moved.
 
@@ -248,7 +280,7 @@ def test_protected_dk_means_stays_close_to_its_rivals_for_small_p() -> None:
     settings = replace(settings, ks=(5, 10), runs=40, rival_runs=60)
     study = study_of("dk-means")
     finished = {case.name: study.run(settings, case) for case in study.cases(settings)}
-    rows = study.summarise(settings, finished)["rows"]
+    rows = study.tabulate(settings, finished)
     for row in rows:
         if row["p"] <= 5:
             assert abs(row["rho_kmeans++"]) < 4.0, row
@@ -256,6 +288,7 @@ def test_protected_dk_means_stays_close_to_its_rivals_for_small_p() -> None:
     assert max(row["spread_ratio"] for row in rows) > 15.0
 
 
+@pytest.mark.statistical
 def test_centers_of_a_single_peer_would_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault: all centers from the first peer."""
 
@@ -269,7 +302,7 @@ def test_centers_of_a_single_peer_would_not_pass(monkeypatch: pytest.MonkeyPatch
     settings = replace(settings, largest_cluster=200, runs=10, rival_runs=10)
     study = study_of("dk-means")
     finished = {case.name: study.run(settings, case) for case in study.cases(settings)}
-    (row,) = study.summarise(settings, finished)["rows"]
+    (row,) = study.tabulate(settings, finished)
     assert row["rho_kmeans++"] > 20.0
 
 
@@ -281,7 +314,7 @@ def test_the_fits_find_what_was_put_in() -> None:
         str(m): {"d": 3, "k": 2, "m": m, "spread": 6.0 / m, "monotonicity": 0.5}
         for m in settings.sizes
     }
-    (fit,) = sublinear.summarise(settings, finished)["fits"]
+    (fit,) = summary_of(sublinear.STUDY, settings, finished)["fits"]
     assert fit["spread_times_m"]["a"] == pytest.approx(6.0)
     assert fit["spread_times_m"]["slope_of_logarithms"] == pytest.approx(-1.0)
     assert fit["monotonicity"] == 0.5
@@ -338,7 +371,7 @@ def test_white_cells_are_those_without_an_advantage() -> None:
     for published, white in ((None, True), (0.5, True), (3.0, False)):
         phi = {name: {"free": 2.0, "clamped": 1.0} for name in ("certified", "forgy-dp", "gupt")}
         found = {"d": 2, "m": 500, "k": 2, "published": published, "phi": phi}
-        row = heat_maps.summarise(settings, {"only": found})["rows"][0]
+        (row,) = heat_maps.tabulate(settings, {"only": found})
         assert row["published_adds_less_noise"] is not white
         assert row["forgy-dp over certified"] == 1.0
 

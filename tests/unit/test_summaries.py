@@ -242,7 +242,6 @@ def test_on_line_k_means_against_plain_python(lower_bound):
     cost = sum(squared(a, c.place) for c in expected for a in c.records)
     assert found.cost == pytest.approx(cost)
     assert (found.n_phases, found.n_records) == (phases, len(data))
-    assert found.reduce(3, rng=1).shape == (3, 2)
 
 
 def test_on_line_k_means_over_blocks_and_few_distinct_records():

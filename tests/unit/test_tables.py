@@ -799,6 +799,7 @@ Path("large.csv").unlink()
 """
 
 
+@pytest.mark.processes
 def test_a_large_table_is_read_in_bounded_memory():
     # 150 MB of text, 572 MB as float64, whatever of it is held. A block of 8 MB of such text takes
     # about 100 MB while it is parsed, and every core works on one: some 280 MB for two of them.

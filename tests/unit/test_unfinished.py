@@ -62,6 +62,7 @@ def unfinished(home: Path) -> list[str]:
     return [path.name for path in home.glob(".dpkv-unfinished-*")]
 
 
+@pytest.mark.processes
 def test_a_killed_runs_folder_goes_and_a_living_runs_stays(tmp_path: Path) -> None:
     with a_run(tmp_path) as (process, folder):
         age(folder)
@@ -73,6 +74,7 @@ def test_a_killed_runs_folder_goes_and_a_living_runs_stays(tmp_path: Path) -> No
         assert not folder.exists()
 
 
+@pytest.mark.processes
 def test_a_folder_that_was_just_made_is_left_alone(tmp_path: Path) -> None:
     """Its run may not have locked it yet."""
     with a_run(tmp_path) as (process, folder):

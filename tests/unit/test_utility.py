@@ -15,9 +15,10 @@ from scipy import stats
 from support.chance import FALSE_ALARM
 
 from dpkv import potential
+from dpkv.audits import diffprivlib_kmeans
 from dpkv.audits import rivals as field
 from dpkv.audits.results import UtilityRow
-from dpkv.audits.rivals import CONTENDERS, Contender, diffprivlib_spends
+from dpkv.audits.rivals import CONTENDERS, Contender
 from dpkv.audits.utility import compare, interval, rivals
 from dpkv.domain import Box, Domain, L1Ball
 from dpkv.errors import DomainError, ParameterError, TableError, UsageError
@@ -213,6 +214,7 @@ def test_interval_of_a_mean_and_its_edges():
 # -- determinism, processes, cache ----------------------------------------------------------------
 
 
+@pytest.mark.processes
 def test_workers_and_order_do_not_matter():
     given = {"ks": [2, 3], "epsilons": ["1", 0.5], "runs": 3, "seed": 5}
     given["published_eps_tilde"] = lambda _eps, k: 2.0 if k == 2 else None
@@ -294,6 +296,7 @@ def test_the_cache_is_really_used_and_only_for_the_same_question(tmp_path):
         compare(mixture(300), BOUNDS, **{**given, "identity": ""})
 
 
+@pytest.mark.processes
 def test_an_interrupt_leaves_no_process_behind():
     def stop(share: float) -> None:
         if share > 0.2:
@@ -316,6 +319,7 @@ def test_an_interrupt_leaves_no_process_behind():
     assert not set(multiprocessing.active_children()) - before
 
 
+@pytest.mark.processes
 def test_a_rival_that_ends_its_process_is_the_only_one_that_fails(tmp_path, monkeypatch):
     (tmp_path / "fatal_rival.py").write_text(FATAL)
     monkeypatch.syspath_prepend(tmp_path)
@@ -441,7 +445,7 @@ def test_what_diffprivlib_spends(d, monkeypatch):
     model = module.KMeans(1, epsilon=1.0, bounds=(-1.0, 1.0), random_state=0)
     model.fit(rng.uniform(-1, 1, (500, d)))
     total = sum(spent["count"]) + sum(spent["sum"])
-    assert total == pytest.approx(diffprivlib_spends(d))
+    assert total == pytest.approx(diffprivlib_kmeans.compute_overspending(d))
     assert len(spent["sum"]) == d * len(spent["count"])
 
 
@@ -452,7 +456,7 @@ def test_diffprivlib_is_given_half_of_eps_for_replacements(monkeypatch):
         given[len(given)] = (eps, bounds, float(np.abs(records).max()))
         return np.zeros((k, records.shape[1]))
 
-    monkeypatch.setattr(field, "_diffprivlib_centers", watched)
+    monkeypatch.setattr(diffprivlib_kmeans, "fit", watched)
     only = [contender for contender in CONTENDERS if contender.name == "diffprivlib"]
     for neighbours in ("replace-one", "add-remove"):
         rows = compare(

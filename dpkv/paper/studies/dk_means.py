@@ -21,7 +21,7 @@ from dpkv.paper.datasets.families import Labelled, hyperrectangles, move_records
 from dpkv.paper.datasets.recipes import load_paper_table
 from dpkv.paper.studies.drawing import COLORS, SERIES, canvas, finish
 from dpkv.paper.studies.runner import rng_of
-from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
+from dpkv.paper.studies.study import Case, Figures, Finished, Rows, Study, Summary
 from dpkv.seeding import assign, kmeans_plusplus, potential
 from dpkv.types import Float64s
 
@@ -151,11 +151,16 @@ def _moments(values: list[float]) -> dict[str, float]:
     return {"mean": float(np.mean(values)), "error": spread / math.sqrt(len(values))}
 
 
-def summarise(settings: DkMeansSettings, finished: Finished) -> Summary:
-    """Return rho_phi for every table, p and k, and its averages by kind of table."""
+def tabulate(settings: DkMeansSettings, finished: Finished) -> Rows:
+    """Return rho_phi for every table, p and k."""
     given = [name for name in settings.tables if "missing" not in finished[f"{name}, {_BASE}"]]
-    rows = [row for table in given for row in _rows(settings, table, finished)]
-    kinds = dict.fromkeys(map(_kind, given))
+    return [row for table in given for row in _rows(settings, table, finished)]
+
+
+def summarise(settings: DkMeansSettings, rows: Rows) -> Summary:
+    """Return the rows, and their averages by kind of table."""
+    given = {row["table"] for row in rows}
+    kinds = dict.fromkeys(row["kind"] for row in rows)
     return {
         "kinds": [_kind_summary(kind, [r for r in rows if r["kind"] == kind]) for kind in kinds],
         "missing": [name for name in settings.tables if name not in given],
@@ -168,7 +173,7 @@ def _kind(table: str) -> str:
     return SYNTHETIC if table.startswith(SYNTHETIC) else table
 
 
-def _rows(settings: DkMeansSettings, table: str, finished: Finished) -> list[dict[str, Any]]:
+def _rows(settings: DkMeansSettings, table: str, finished: Finished) -> Rows:
     base = finished[f"{table}, {_BASE}"]
     at_zero = finished[f"{table}, p = {settings.moves[0]}%"]["spread"]
     rows = []
@@ -192,7 +197,7 @@ def _rho(ours: dict[str, float], theirs: dict[str, float]) -> tuple[float, float
     return 100.0 * (quotient - 1.0), 100.0 * quotient * relative
 
 
-def _kind_summary(kind: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _kind_summary(kind: str, rows: Rows) -> dict[str, Any]:
     most = max(row["p"] for row in rows)
     ks = sorted({row["k"] for row in rows})
     summary: dict[str, Any] = {"kind": kind, "tables": len({row["table"] for row in rows})}
@@ -211,7 +216,7 @@ def _kind_summary(kind: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def _mean(rows: list[dict[str, Any]], column: str, **where: int) -> float:
+def _mean(rows: Rows, column: str, **where: int) -> float:
     chosen = [row[column] for row in rows if all(row[name] == v for name, v in where.items())]
     return float(np.mean(chosen))
 
@@ -257,7 +262,7 @@ def draw(summary: Summary) -> Figure:
     return figure
 
 
-def _surface(axes: Axes, rows: list[dict[str, Any]], column: str, title: str) -> None:
+def _surface(axes: Axes, rows: Rows, column: str, title: str) -> None:
     """Draw rho_phi in colours: blue where protected dk-means++ is better, red where it is worse."""
     moves, ks = sorted({row["p"] for row in rows}), sorted({row["k"] for row in rows})
     values = np.array([[_mean(rows, column, p=p, k=k) for p in moves] for k in ks])
@@ -280,7 +285,7 @@ def _surface(axes: Axes, rows: list[dict[str, Any]], column: str, title: str) ->
     axes.set_yticks(ks)
 
 
-def _spreads(axes: Axes, rows: list[dict[str, Any]]) -> None:
+def _spreads(axes: Axes, rows: Rows) -> None:
     for color, table in zip(SERIES * 3, dict.fromkeys(row["table"] for row in rows), strict=False):
         own = {row["p"]: row["spread_ratio"] for row in rows if row["table"] == table}
         axes.plot(list(own), list(own.values()), color=COLORS[color], linewidth=1.2)
@@ -288,4 +293,4 @@ def _spreads(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_ylim(bottom=0.0)
 
 
-STUDY = Study("dk-means", DkMeansSettings, cases, run, summarise, draw, tell)
+STUDY = Study("dk-means", DkMeansSettings, cases, run, tabulate, summarise, draw, tell)

@@ -32,7 +32,7 @@ from dpkv.paper.studies.mechanism_contest import (
     ratio,
 )
 from dpkv.paper.studies.runner import rng_of
-from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
+from dpkv.paper.studies.study import Case, Figures, Finished, Rows, Study, Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,9 +101,13 @@ def _estimate_eps_tilde(
     return published_eps_tilde(settings.eps, k, spread, found.monotonicity).value
 
 
-def summarise(settings: HeatMapSettings, finished: Finished) -> Summary:
+def tabulate(settings: HeatMapSettings, finished: Finished) -> Rows:
     """Return the ratios of every cell."""
-    rows = [_row(settings, found) for found in finished.values()]
+    return [_row(settings, found) for found in finished.values()]
+
+
+def summarise(settings: HeatMapSettings, rows: Rows) -> Summary:
+    """Return the rows, and the eps that they are for."""
     return {"eps": settings.eps, "rows": rows}
 
 
@@ -162,7 +166,7 @@ def draw(summary: Summary) -> Figure:
     return figure
 
 
-def _map(axes: Axes, rows: list[dict[str, Any]], rival: str, ours: str) -> None:
+def _map(axes: Axes, rows: Rows, rival: str, ours: str) -> None:
     """Colour the logarithm of the ratio: red where k-variates++ is better, white where it has no
     advantage in noise.
     """
@@ -188,4 +192,4 @@ def _map(axes: Axes, rows: list[dict[str, Any]], rival: str, ours: str) -> None:
     axes.set_yticks(range(len(ks)), [str(k) for k in ks])
 
 
-STUDY = Study("heat-maps", HeatMapSettings, cases, run, summarise, draw, tell)
+STUDY = Study("heat-maps", HeatMapSettings, cases, run, tabulate, summarise, draw, tell)

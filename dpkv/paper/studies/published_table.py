@@ -41,7 +41,7 @@ from dpkv.paper.studies.mechanism_contest import (
     ratio,
 )
 from dpkv.paper.studies.runner import rng_of
-from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
+from dpkv.paper.studies.study import Case, Figures, Finished, Rows, Study, Summary
 from dpkv.types import Float64s
 
 if TYPE_CHECKING:
@@ -196,14 +196,19 @@ def first_round_loss(values: Float64s, domain: Box, eps_tilde: float) -> float:
     return max(losses)
 
 
-def summarise(settings: PublishedTableSettings, finished: Finished) -> Summary:
-    """Return a row for every table and k, and the averages of `t-comp-sum`."""
+def tabulate(settings: PublishedTableSettings, finished: Finished) -> Rows:
+    """Return a row for every table and k."""
     given = [t for t in settings.tables if "missing" not in finished[f"{t}, calibration"]]
-    rows = [
+    return [
         _row(settings, table, k, finished[f"{table}, calibration"], finished[f"{table}, k = {k}"])
         for table in given
         for k in ks_of(settings, table)
     ]
+
+
+def summarise(settings: PublishedTableSettings, rows: Rows) -> Summary:
+    """Return the rows, and the averages of `t-comp-sum`."""
+    given = dict.fromkeys(row["table"] for row in rows)
     averages = [_averages(table, [r for r in rows if r["table"] == table]) for table in given]
     missing = [table for table in settings.tables if table not in given]
     return {"averages": averages, "missing": missing, "rows": rows}
@@ -249,7 +254,7 @@ def reason(row: dict[str, Any]) -> str:
     return f"{side} what the formula gives ({low:.1f} to {high:.1f}), though below the ceiling"
 
 
-def _averages(table: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _averages(table: str, rows: Rows) -> dict[str, Any]:
     columns = [name for name in rows[0] if name not in ("table", "m", "d", "why")]
     return {"table": table} | {name: mean_of([row[name] for row in rows]) for name in columns}
 
@@ -326,7 +331,7 @@ _RATIO_LINES = (
 )
 
 
-def _eps_panel(axes: Axes, rows: list[dict[str, Any]], table: str) -> None:
+def _eps_panel(axes: Axes, rows: Rows, table: str) -> None:
     _line(axes, rows, "eps_tilde_printed", "as printed", "claim", "X")
     for column, label, color, marker in _EPS_LINES:
         _line(axes, rows, column, label, color, marker)
@@ -337,7 +342,7 @@ def _eps_panel(axes: Axes, rows: list[dict[str, Any]], table: str) -> None:
     axes.set_ylim(bottom=max(_LEAST_SHOWN, axes.get_ylim()[0]))
 
 
-def _ratio_panel(axes: Axes, rows: list[dict[str, Any]], rival: str) -> None:
+def _ratio_panel(axes: Axes, rows: Rows, rival: str) -> None:
     names = {"free": FREE, "clamped": CLAMPED, "printed": PRINTED, "certified": CERTIFIED}
     _line(axes, rows, f"rho_{rival.partition('-')[0]}_printed", "as printed", "claim", "X")
     for template, label, color, style in _RATIO_LINES:
@@ -352,7 +357,7 @@ def _ratio_panel(axes: Axes, rows: list[dict[str, Any]], rival: str) -> None:
 
 def _line(
     axes: Axes,
-    rows: list[dict[str, Any]],
+    rows: Rows,
     column: str,
     label: str,
     color: str,
@@ -367,4 +372,6 @@ def _line(
         )
 
 
-STUDY = Study("published-table", PublishedTableSettings, cases, run, summarise, draw, tell)
+STUDY = Study(
+    "published-table", PublishedTableSettings, cases, run, tabulate, summarise, draw, tell
+)

@@ -22,13 +22,11 @@ import numpy as np
 
 from dpkv import __version__
 from dpkv.errors import UsageError
-from dpkv.paper.studies.study import Case, Figures, Spec, Study, Summary, digest_of
+from dpkv.paper.studies.study import Case, Figures, Finished, Rows, Spec, Study, Summary, digest_of
 from dpkv.types import StageProgress
 
 CASES = "cases.jsonl"
 _MINUTE, _HOUR = 60.0, 3600.0
-
-"""Called with what is being done, how long it may still take, and the share that is done."""
 
 
 class CaseLog:
@@ -116,9 +114,12 @@ def rng_of(seed: int, *name: object) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(words[:16]))
 
 
-def result_of(spec: Spec, study: Study, size: str, settings: Any, summary: Summary) -> Summary:
-    """Return a study's result as one JSON object, with six digits of every number."""
-    summary = {name: _round(value) for name, value in summary.items()}
+def result_of(spec: Spec, study: Study, size: str, settings: Any, finished: Finished) -> Summary:
+    """Return a study's result as one JSON object, with six digits of every number.
+
+    What it tells is calculated from the rows as they are written, so that anybody can do it again.
+    """
+    summary = sum_up(study, settings, _round(study.tabulate(settings, finished)))
     return {
         "schema_version": 1,
         "kind": "study",
@@ -132,6 +133,12 @@ def result_of(spec: Spec, study: Study, size: str, settings: Any, summary: Summa
     }
 
 
+def sum_up(study: Study, settings: Any, rows: Rows) -> Summary:
+    """Return what follows from the rows of a result, with six digits of every number."""
+    summary: Summary = _round(study.summarise(settings, rows))
+    return summary
+
+
 def _round(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}")
@@ -140,15 +147,7 @@ def _round(value: Any) -> Any:
     return [_round(one) for one in value] if isinstance(value, list) else value
 
 
-def json_of(result: Summary) -> str:
-    """Return a result as JSON with a line for each row."""
-    rows = ",\n".join(f"    {json.dumps(row, allow_nan=False)}" for row in result["rows"])
-    rest = {name: value for name, value in result.items() if name != "rows"}
-    text = json.dumps(rest, indent=2, allow_nan=False).removesuffix("\n}")
-    return f'{text},\n  "rows": [\n{rows}\n  ]\n}}\n'
-
-
-def csv_of(rows: list[dict[str, Any]]) -> str:
+def csv_of(rows: Rows) -> str:
     """Return flat objects as CSV; a column that some rows lack is empty there."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
@@ -164,8 +163,8 @@ def _cell(value: Any) -> Any:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def page_of(spec: Spec, size: str, found: list[str]) -> str:
-    """Return the short text of what was found, as Markdown."""
+def page_of(spec: Spec, size: str, digest: str, found: list[str]) -> str:
+    """Return the short text of what was found, as Markdown; ``digest`` is that of the settings."""
     lines = [f"# {spec.title}", "", spec.question, "", "Paper: " + ", ".join(spec.paper) + ".", ""]
     lines += ["![the figure](figure.svg)", ""]
     lines += [f"## What the {size} run found", "", *(f"- {line}" for line in found), ""]
@@ -175,4 +174,5 @@ def page_of(spec: Spec, size: str, found: list[str]) -> str:
         lines += [f"- {line}" for line in spec.differs] + [""]
     option = " --full" if size == "full" else ""
     lines += [f"Made by `dpkv study run {spec.name}{option}`; figures in `result.csv`.", ""]
+    lines += [f"Digest of the settings: `{digest}`.", ""]
     return "\n".join(lines)

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 Figures = dict[str, Any]
 """What one case found, as plain JSON values."""
+Rows = list[dict[str, Any]]
+"""What all cases found, as flat objects: the lines of the CSV."""
 Summary = dict[str, Any]
-"""What all cases found. ``rows`` is a list of flat objects, which become the CSV."""
+"""``rows``, and what follows from them."""
 Finished = Mapping[str, Figures]
 """What each case found, by its name."""
 
@@ -39,13 +41,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Study:
-    """A study's parts. ``settings`` is a frozen dataclass that the spec's numbers go into."""
+    """A study's parts. ``settings`` is a frozen dataclass that the spec's numbers go into.
+
+    All that is drawn and told follows from the settings and the rows, which are what is kept.
+    """
 
     name: str
     settings: type[Any]
     cases: Callable[[Any], Sequence[Case]]
     run: Callable[[Any, Case], Figures]
-    summarise: Callable[[Any, Finished], Summary]
+    tabulate: Callable[[Any, Finished], Rows]
+    summarise: Callable[[Any, Rows], Summary]
     draw: Callable[[Summary], Figure]
     tell: Callable[[Summary], list[str]]
 

@@ -22,7 +22,7 @@ from dpkv.paper.published_calibration import published_eps_tilde
 from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
-from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
+from dpkv.paper.studies.study import Case, Figures, Finished, Rows, Study, Summary
 from dpkv.types import Float64s
 
 if TYPE_CHECKING:
@@ -85,17 +85,21 @@ def run(settings: SublinearNoiseSettings, case: Case) -> Figures:
     }
 
 
-def summarise(settings: SublinearNoiseSettings, finished: Finished) -> Summary:
-    """Return eps~ of every case and eps, and the fits of every shape."""
-    rows = [row for found in finished.values() for row in _rows(settings, found)]
+def tabulate(settings: SublinearNoiseSettings, finished: Finished) -> Rows:
+    """Return eps~ of every case and eps."""
+    return [row for found in finished.values() for row in _rows(settings, found)]
+
+
+def summarise(settings: SublinearNoiseSettings, rows: Rows) -> Summary:
+    """Return the rows, and the fits of every shape."""
     fits = [
-        _shape_fit(settings, [f for f in finished.values() if (f["d"], f["k"]) == shape], shape)
+        _shape_fit(settings, [row for row in rows if (row["d"], row["k"]) == shape], shape)
         for shape in settings.shapes
     ]
     return {"fits": fits, "rows": rows}
 
 
-def _rows(settings: SublinearNoiseSettings, found: Figures) -> list[dict[str, Any]]:
+def _rows(settings: SublinearNoiseSettings, found: Figures) -> Rows:
     rows = []
     for eps in settings.epsilons:
         k, m, width, fall = found["k"], found["m"], found["spread"], found["monotonicity"]
@@ -109,13 +113,13 @@ def _rows(settings: SublinearNoiseSettings, found: Figures) -> list[dict[str, An
 
 
 def _shape_fit(
-    settings: SublinearNoiseSettings, own: list[Figures], shape: tuple[int, int]
+    settings: SublinearNoiseSettings, rows: Rows, shape: tuple[int, int]
 ) -> dict[str, Any]:
+    own = [row for row in rows if row["eps"] == settings.epsilons[0]]
     m = np.array([found["m"] for found in own], np.float64)
     spread = np.array([found["spread"] for found in own])
     fall = np.array([found["monotonicity"] for found in own])
     large = m >= settings.constant_from
-    rows = [row for found in own for row in _rows(settings, found)]
     return {
         "d": shape[0],
         "k": shape[1],
@@ -137,7 +141,7 @@ def _inverse_fit(m: Float64s, spread: Float64s) -> dict[str, float]:
     return {"a": a, "slope_of_logarithms": slope}
 
 
-def _eps_fit(rows: list[dict[str, Any]], large_from: int) -> dict[str, Any]:
+def _eps_fit(rows: Rows, large_from: int) -> dict[str, Any]:
     """Fit eps~ = a + b log m where eps~ is defined, and say from which m it is worth having.
 
     Once there are more clusters than centres the spread falls as 1 / m and b should be 1; before,
@@ -156,7 +160,7 @@ def _eps_fit(rows: list[dict[str, Any]], large_from: int) -> dict[str, Any]:
     }
 
 
-def _line_fit(rows: list[dict[str, Any]]) -> dict[str, float] | None:
+def _line_fit(rows: Rows) -> dict[str, float] | None:
     if len(rows) < _FEWEST:
         return None
     x = np.log([row["m"] for row in rows])
@@ -166,7 +170,7 @@ def _line_fit(rows: list[dict[str, Any]]) -> dict[str, float] | None:
     return {"a": float(a), "b": float(b), "r_squared": 1.0 - rest}
 
 
-def _first(rows: list[dict[str, Any]], column: str, above: float) -> int | None:
+def _first(rows: Rows, column: str, above: float) -> int | None:
     return next((row["m"] for row in rows if row[column] > above), None)
 
 
@@ -229,7 +233,7 @@ def draw(summary: Summary) -> Figure:
     return figure
 
 
-def _eps_panel(axes: Axes, rows: list[dict[str, Any]], fit: dict[str, Any]) -> None:
+def _eps_panel(axes: Axes, rows: Rows, fit: dict[str, Any]) -> None:
     eps = rows[0]["eps"]
     m = np.array([row["m"] for row in rows], np.float64)
     shown = [row for row in rows if row["published"] is not None]
@@ -245,7 +249,7 @@ def _eps_panel(axes: Axes, rows: list[dict[str, Any]], fit: dict[str, Any]) -> N
     finish(axes, f"d = {fit['d']}, k = {fit['k']}, eps = {eps:g}", "m", "eps~")
 
 
-def _delta_panels(left: Axes, right: Axes, rows: list[dict[str, Any]], fit: dict[str, Any]) -> None:
+def _delta_panels(left: Axes, right: Axes, rows: Rows, fit: dict[str, Any]) -> None:
     m = np.array([row["m"] for row in rows], np.float64)
     left.loglog(m, [row["spread"] for row in rows], "o", markersize=3, color=COLORS["blue"])
     if fit["spread_times_m"] is not None:
@@ -258,4 +262,6 @@ def _delta_panels(left: Axes, right: Axes, rows: list[dict[str, Any]], fit: dict
     right.set_ylim(bottom=0.0)
 
 
-STUDY = Study("sublinear-noise", SublinearNoiseSettings, cases, run, summarise, draw, tell)
+STUDY = Study(
+    "sublinear-noise", SublinearNoiseSettings, cases, run, tabulate, summarise, draw, tell
+)

@@ -22,7 +22,7 @@ from dpkv.domain import Box
 from dpkv.paper.datasets.families import positive
 from dpkv.paper.studies.drawing import COLORS, canvas, finish
 from dpkv.paper.studies.runner import rng_of
-from dpkv.paper.studies.study import Case, Figures, Finished, Study, Summary
+from dpkv.paper.studies.study import Case, Figures, Finished, Rows, Study, Summary
 from dpkv.seeding import ProductLaplace, assign, forgy, kmeans_plusplus, kvariates, potential
 from dpkv.types import Float64s
 
@@ -155,7 +155,7 @@ def minimiser(cluster: Float64s, start: Float64s, distortion: TotalJensen) -> Fl
     return np.exp(found.x) if found.fun <= cost(begin) else np.exp(begin)
 
 
-def summarise(_settings: TotalJensenSettings, finished: Finished) -> Summary:
+def tabulate(_settings: TotalJensenSettings, finished: Finished) -> Rows:
     """Return every way's mean potential over the best known."""
     rows = []
     for found in finished.values():
@@ -165,6 +165,11 @@ def summarise(_settings: TotalJensenSettings, finished: Finished) -> Summary:
             row[f"{way} error"] = found["error"][way] / found["best"]
         row["8 (2 + log k)"] = 8.0 * (2.0 + math.log(found["k"]))
         rows.append(row)
+    return rows
+
+
+def summarise(_settings: TotalJensenSettings, rows: Rows) -> Summary:
+    """Return the rows: they say it all."""
     return {"rows": rows}
 
 
@@ -199,7 +204,7 @@ def draw(summary: Summary) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
+def _panel(axes: Axes, rows: Rows) -> None:
     ks = [row["k"] for row in rows]
     for way, color in _COLORS.items():
         axes.errorbar(
@@ -215,4 +220,4 @@ def _panel(axes: Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_xticks(ks)
 
 
-STUDY = Study("total-jensen", TotalJensenSettings, cases, run, summarise, draw, tell)
+STUDY = Study("total-jensen", TotalJensenSettings, cases, run, tabulate, summarise, draw, tell)
