@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpkv.errors import TableError as TableError
     from dpkv.errors import UsageError as UsageError
     from dpkv.errors import VerificationError as VerificationError
-    from dpkv.estimator import KVariates as KVariates
+    from dpkv.estimator import PrivateKMeans as PrivateKMeans
     from dpkv.releases import PrivateSynopsis as PrivateSynopsis
     from dpkv.releases import Release as Release
     from dpkv.releases import ReleaseRecord as ReleaseRecord
@@ -57,10 +57,10 @@ _HOME = {
     "DomainError": "dpkv.errors",
     "DpkvError": "dpkv.errors",
     "EngineError": "dpkv.errors",
-    "KVariates": "dpkv.estimator",
     "L1Ball": "dpkv.domain",
     "LedgerError": "dpkv.errors",
     "ParameterError": "dpkv.errors",
+    "PrivateKMeans": "dpkv.estimator",
     "PrivateSynopsis": "dpkv.releases",
     "Release": "dpkv.releases",
     "ReleaseRecord": "dpkv.releases",

@@ -1,4 +1,4 @@
-"""``KVariates``: releases behind scikit-learn's interface.
+"""``PrivateKMeans``: releases behind scikit-learn's interface.
 
 ``fit`` is a release: it spends epsilon, charges the ledger and draws fresh noise, so fitting again
 gives other centers and spends again. What it leaves behind is public: the centers and the record.
@@ -25,9 +25,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpkv import kernels
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
-from dpkv.releases.api import AnyBounds, release
+from dpkv.releases.api import release
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.releases.record import ReleaseRecord
+from dpkv.releases.request import AnyBounds
 from dpkv.tables.naming import default_names
 from dpkv.types import Floats
 
@@ -38,7 +39,7 @@ _SHOWN_ARRAY = re.compile(
 )
 
 
-class KVariates(
+class PrivateKMeans(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]

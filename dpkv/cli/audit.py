@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +12,10 @@ import typer
 from dpkv import foreign
 from dpkv.cli import options, output
 from dpkv.cli.kept_calibrations import newest_calibration
-from dpkv.cli.planning import Request, opened
+from dpkv.cli.planning import plan_release
 from dpkv.cli.progress import ProgressBar
 from dpkv.cli.reading import WORKSPACE
+from dpkv.cli.release_options import ReleaseOptions
 from dpkv.errors import UsageError, VerificationError
 from dpkv.workspace import private_folder
 
@@ -104,8 +104,8 @@ def audit(
     target = output.check_new_folder(out)
     record, vouched_by = _release_of(subject)
     said = eps, bounds, gamma, columns, plant
-    asked = mechanism != "kvariates" or calibration != "certified" or invalid != "refuse"
-    if record is not None and (asked or not scale or any(value is not None for value in said)):
+    chosen = mechanism != "kvariates" or calibration != "certified" or invalid != "refuse"
+    if record is not None and (chosen or not scale or any(value is not None for value in said)):
         raise UsageError(
             "a release is audited as it was made: only --data, --header, --k, --quick, --public, "
             "--runs, --seed and --out go with it."
@@ -114,29 +114,27 @@ def audit(
         raise UsageError(
             "--bounds private belongs to a release: give bounds in numbers, or audit the release."
         )
-    table = data if record is not None else (data or subject)
     ks = tuple(sorted(set(options.parse_counts(k)))) if k is not None else None
-    request = Request(
-        k=record.plan.k if record is not None else (ks or (2,))[0],
-        data=table,
+    asked = ReleaseOptions(
+        k=(ks or (2,))[0],
+        data=data or subject,
         eps=eps,
         mechanism=mechanism,
         calibration=calibration,
-        neighbours="replace-one",
         bounds=bounds,
-        bounds_share=0.1,
         gamma=gamma,
-        iterations=None,
-        clamp=True,
-        columns=options.split_columns(columns),
+        columns=columns,
         header=header,
         scale=scale,
         invalid=invalid,
         memory_limit=memory_limit,
     )
-    plan, records, dataset = _read(request, record)
     if record is None:
+        plan, records, dataset = plan_release(asked).read()
         plan = settle(plan, len(records.values)).plan
+    else:
+        records, dataset = _table_of(record, data, header, memory_limit)
+        plan = record.plan
     if public and not plan.end_to_end:
         raise UsageError(
             "--public needs a release that is private end to end: this one's noise or bounds "
@@ -193,40 +191,44 @@ def _release_of(subject: Path | None) -> tuple[ReleaseRecord | None, tuple[str, 
     return record, vouchers(record, checks)
 
 
-def _read(request: Request, record: ReleaseRecord | None) -> tuple[Plan, InputTable, str]:
-    """Read the table; for a release, see that it is the table the release was made from."""
-    if record is None:
-        return opened(request).read()
+def _table_of(
+    record: ReleaseRecord, data: Path | None, header: bool | None, memory_limit: int
+) -> tuple[InputTable, str]:
+    """Read the table of a release as the release did; see that it is the one it was made from."""
     from dpkv.domain import Domain
+    from dpkv.releases.inputs import FileInput
     from dpkv.tables.labels import column_names
+    from dpkv.tables.prepared import fill_of
 
-    kept = newest_calibration(WORKSPACE) if request.data is None else None
+    kept = newest_calibration(WORKSPACE) if data is None else None
     calibration = None if kept is None else kept.record
     charged = _charged_dataset(record)
-    if request.data is None:
+    if data is None:
         if calibration is None or calibration.data_file is None:
             raise UsageError("give the table of the release by --data.")
-        table = Path(calibration.data_file)
-        if not set(record.columns) <= set(column_names(table, calibration.header)):
+        data, header = Path(calibration.data_file), calibration.header
+        if not set(record.columns) <= set(column_names(data, header)):
             raise UsageError(_OTHER_COLUMNS)
         if charged not in (None, calibration.data_fingerprint):
             raise UsageError(_OTHER_TABLE)  # before a cell of it is complained of
-        request = replace(request, data=table, header=calibration.header)
-    known = replace(
-        request,
-        columns=list(record.columns),
-        invalid=record.plan.invalid,
-        eps=float(record.plan.eps),
-        bounds=Domain.from_dict({**record.bounds.domain, "source": "given"}),
-        mechanism="laplace",
+    source = FileInput(
+        data,
+        columns=record.columns,
+        header=header,
+        memory_limit=options.memory_bytes(memory_limit),
+        workspace=WORKSPACE,
     )
-    _, records, dataset = opened(known).read()
+    source.check(record.plan.invalid)
+    fill = fill_of(Domain.from_dict(record.bounds.domain), record.plan.invalid)
+    with ProgressBar(f"reading {data.name}") as bar:
+        records = source.read(fill, bar.update)
+    dataset = source.fingerprint(WORKSPACE)
     changed = calibration is not None and calibration.data_fingerprint != dataset
     if changed or charged not in (None, dataset):
         raise UsageError(_OTHER_TABLE)
     if record.n_records not in (None, len(records.values)):
         raise UsageError("the release has another number of records: give its table by --data.")
-    return record.plan, records, dataset
+    return records, dataset
 
 
 def _charged_dataset(record: ReleaseRecord) -> str | None:

@@ -10,7 +10,7 @@ import typer
 from dpkv.cli import options, output
 from dpkv.cli.kept_calibrations import keep_calibration
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.reading import WORKSPACE, TableOptions, Watched
+from dpkv.cli.reading import WORKSPACE, TableOptions
 
 if TYPE_CHECKING:
     from dpkv.calibration import Calibration
@@ -71,6 +71,7 @@ def calibrate(
     Example:  dpkv calibrate patients.csv --eps 1 --k 2..6 --bounds=-10,10
     """
     from dpkv.calibration import DEFAULT_K, CalibrationSettings, calibrate_working
+    from dpkv.releases.inputs import WatchedFile
     from dpkv.validation import whole_number
 
     settings = CalibrationSettings(eps, gamma, method, n_est, radius_convention)  # type: ignore[arg-type]
@@ -78,7 +79,7 @@ def calibrate(
     wanted = None if k is None else options.parse_counts(k)
     output.check_plot_target(plot)
     table = TableOptions(data, columns, header, bounds, scale, invalid, memory_limit)
-    file = Watched(data)
+    file = WatchedFile(data)
     prepared = table.read(data_bounds=True, for_release=True)
     assert prepared.domain is not None
     working = prepared.working.astype("float64", copy=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpkv.cli import options, output
-from dpkv.cli.reading import WORKSPACE, Watched
+from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import LedgerError, UsageError, VerificationError
 
 if TYPE_CHECKING:
@@ -118,12 +118,13 @@ def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     """Return what the ledger calls a table, and its label: a file, a fingerprint or name:NAME."""
     from dpkv.ledger import NAMED
     from dpkv.releases.api import name_dataset
+    from dpkv.releases.inputs import WatchedFile
 
     path = Path(data)
     if data.startswith(NAMED):
         return name_dataset(data.removeprefix(NAMED)), data
     if path.is_file():
-        return Watched(path).fingerprint(WORKSPACE), path.name
+        return WatchedFile(path).fingerprint(WORKSPACE), path.name
     known = [account for account in ledger.read().accounts() if account.dataset.startswith(data)]
     if len(known) != 1 or len(data) < SHOWN_FINGERPRINT:
         raise UsageError(

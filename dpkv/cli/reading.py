@@ -2,48 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpkv.cli import options
 from dpkv.cli.progress import ProgressBar
-from dpkv.errors import TableError, UsageError
 
 if TYPE_CHECKING:
     from dpkv.tables import Prepared
 
 
 WORKSPACE = Path(".dpkv")
-
-
-class Watched:
-    """A table's file that must stay as it is while it is read and fingerprinted."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._state = self._current()
-
-    def fingerprint(self, workspace: Path) -> str:
-        """Return the keyed hash of the file that was read."""
-        from dpkv.fingerprints import file_fingerprint
-
-        try:
-            found = file_fingerprint(self._path, workspace)
-        except OSError as error:
-            reason = error.strerror
-            raise UsageError(f"the workspace {workspace} cannot be used: {reason}.") from None
-        if self._current() != self._state:
-            raise TableError(f"{self._path} was changed while it was read: run again.")
-        return found
-
-    def _current(self) -> list[int] | None:
-        from dpkv.tables.store import state_of
-
-        with contextlib.suppress(OSError):  # reading refuses in its own words
-            return state_of(self._path)
-        return None
 
 
 @dataclass(frozen=True)

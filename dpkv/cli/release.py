@@ -9,81 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpkv.cli import options, output
-from dpkv.cli.planning import Request, Taken, opened
+from dpkv.cli import output
+from dpkv.cli.grouping import takes
+from dpkv.cli.planning import Taken, plan_release
 from dpkv.cli.provenance import describe_account, describe_taken, with_curators_facts
 from dpkv.cli.reading import WORKSPACE
+from dpkv.cli.release_options import ReleaseOptions
 from dpkv.errors import BoundsNotFoundError, UsageError, UserInterruptError
 
 if TYPE_CHECKING:
     from dpkv.ledger import Ledger
     from dpkv.releases import Charging, Release, ReleaseRecord, Settled
     from dpkv.releases.record import NoiseRecord
-
-K = Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        "--data",
-        help="The table; needs --eps and --bounds. Without it, the newest calibration of this "
-        "folder says which table, eps, bounds and columns.",
-        show_default=False,
-    ),
-]
-Eps = Annotated[
-    float | None,
-    typer.Option(help="What the whole release may cost (default: the calibration's)."),
-]
-MechanismName = Annotated[
-    str,
-    typer.Option(
-        "--mechanism",
-        help="kvariates, laplace, forgy, gupt, lloyd or synopsis; or auto: the one of least "
-        "predicted error, from public facts alone.",
-    ),
-]
-CalibrationName = Annotated[
-    str,
-    typer.Option(
-        "--calibration",
-        help="certified; or published: the paper's noise, conditional on the data and no "
-        "end-to-end guarantee.",
-    ),
-]
-NeighboursName = Annotated[
-    str,
-    typer.Option(
-        "--neighbours", help="replace-one, or add-remove (laplace, forgy, lloyd, synopsis)."
-    ),
-]
-BoundsChoice = Annotated[
-    str | None,
-    typer.Option(
-        "--bounds",
-        help="Where records may lie, as in 'dpkv calibrate'; or private: found with a share of "
-        "eps; or data: read off the records, which leaks.",
-    ),
-]
-BoundsShare = Annotated[
-    float, typer.Option(help="The share of eps that --bounds private may cost.")
-]
-Gamma = Annotated[
-    float | None, typer.Option(help="Smoothing of the D^2 picks (default: the calibration's, 0.1).")
-]
-Iterations = Annotated[int | None, typer.Option(help="Iterations of --mechanism lloyd.")]
-Delta = Annotated[
-    float,
-    typer.Option(help="The chance with which the promise may fail, for Gaussian noise (synopsis)."),
-]
-Export = Annotated[
-    bool,
-    typer.Option(
-        "--export-synopsis",
-        help="Write the private cells and counts as well (synopsis): anyone may cluster them again "
-        "with any k, for free.",
-    ),
-]
-Clamp = Annotated[bool, typer.Option("--clamp/--no-clamp", help="Move centres into the bounds.")]
 
 _NO_SYNOPSIS = "--export-synopsis needs --mechanism synopsis: no other makes private cells."
 _BOUNDS_TOLD = {
@@ -93,20 +30,10 @@ _BOUNDS_TOLD = {
 }
 
 
+@takes(ReleaseOptions)
 def release(
-    k: K,
-    data: Data = None,
-    eps: Eps = None,
-    mechanism: MechanismName = "kvariates",
-    calibration: CalibrationName = "certified",
-    neighbours: NeighboursName = "replace-one",
-    bounds: BoundsChoice = None,
-    bounds_share: BoundsShare = 0.1,
-    gamma: Gamma = None,
-    iterations: Iterations = None,
-    delta: Delta = 0.0,
-    clamp: Clamp = True,
-    export_synopsis: Export = False,
+    asked: ReleaseOptions,
+    *,
     out: Annotated[
         Path, typer.Option(help="A new folder for the centres and their record.")
     ] = Path("release"),
@@ -126,19 +53,13 @@ def release(
     sign: Annotated[
         Path | None, typer.Option(help="Sign the record with this Ed25519 key (PEM).")
     ] = None,
-    columns: options.Columns = None,
-    header: options.Header = None,
-    scale: options.Scale = True,
-    invalid: options.Invalid = "refuse",
-    memory_limit: options.MemoryLimit = 512,
-    as_json: options.AsJson = False,
 ) -> None:
     """Release k centres that may be published, charge the budget, and write the record.
 
     The noise is exact, from the operating system, without a seed. The charge is on disk before the
     records are used, and is never refunded. 'dpkv verify' re-checks the record.
 
-    Example:  dpkv calibrate patients.csv --eps 1 --bounds=-10,10 && dpkv release --k 4
+    Example:  dpkv release patients.csv --k 4 --eps 1 --bounds=-10,10
     """
     from dpkv.ledger import Ledger
     from dpkv.releases.api import name_dataset
@@ -153,23 +74,19 @@ def release(
     if sign is not None and (exposed := find_exposure(sign)) is not None:
         _note_warning(exposed)
     target = output.check_new_folder(out)
-    _check_export(export_synopsis, mechanism)
-    request = Request(
-        k, data, eps, mechanism, calibration, neighbours, bounds, bounds_share, gamma, iterations,
-        clamp, options.split_columns(columns), header, scale, invalid, memory_limit, delta,
-    )  # fmt: skip
-    job = opened(request)
+    _check_export(asked.export_synopsis, asked.mechanism)
+    job = plan_release(asked)
     ledger = Ledger(WORKSPACE)
     known = ledger.prepare()
     plan, records, account = job.read(account)
     charging = Charging(ledger, account, name, known, _note_warning)
     settled = settle(plan, len(records.values))
-    _check_export(export_synopsis, settled.plan.mechanism)
+    _check_export(asked.export_synopsis, settled.plan.mechanism)
     _caution(settled)
     with output.new_folder(target) as folder, _charge_told(charging):
         done = carry_out(settled, records, charging, key=key)
-        files = _write(done, folder, export_synopsis)
-        if as_json:
+        files = _write(done, folder, asked.export_synopsis)
+        if asked.as_json:
             output.print_json(with_curators_facts(done.record, charging, job.taken))
         else:
             told = [
@@ -178,7 +95,7 @@ def release(
             ]
             _show(done.record, told, files, job.taken)
         _warn(done.record)
-        _tell_unused_delta(delta, done.record)
+        _tell_unused_delta(asked.delta, done.record)
 
 
 @contextlib.contextmanager
@@ -216,36 +133,20 @@ def _charged(ledger: Ledger, name: str) -> str | None:
     return None
 
 
+@takes(ReleaseOptions)
 def simulate(
-    k: K,
-    data: Data = None,
-    eps: Eps = None,
+    asked: ReleaseOptions,
+    *,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
-    mechanism: MechanismName = "kvariates",
-    calibration: CalibrationName = "certified",
-    neighbours: NeighboursName = "replace-one",
-    bounds: BoundsChoice = None,
-    bounds_share: BoundsShare = 0.1,
-    gamma: Gamma = None,
-    iterations: Iterations = None,
-    delta: Delta = 0.0,
-    clamp: Clamp = True,
-    export_synopsis: Export = False,
     out: Annotated[
         Path, typer.Option(help="A new folder for the centres and their record.")
     ] = Path("simulation"),
-    columns: options.Columns = None,
-    header: options.Header = None,
-    scale: options.Scale = True,
-    invalid: options.Invalid = "refuse",
-    memory_limit: options.MemoryLimit = 512,
-    as_json: options.AsJson = False,
 ) -> None:
     """Rehearse a release with a seed: the same code, no budget, and nothing that may be published.
 
     Whoever knows the seed can undo the noise, so everything written says that it is not releasable.
 
-    Example:  dpkv simulate --k 4 --data patients.csv --eps 1 --bounds=-10,10 --seed 0
+    Example:  dpkv simulate patients.csv --k 4 --eps 1 --bounds=-10,10 --seed 0
     """
     from dpkv.releases.produce import rehearse
     from dpkv.releases.settling import settle
@@ -253,25 +154,21 @@ def simulate(
 
     whole_number("seed", seed, at_least=0)
     target = output.check_new_folder(out)
-    _check_export(export_synopsis, mechanism)
-    request = Request(
-        k, data, eps, mechanism, calibration, neighbours, bounds, bounds_share, gamma, iterations,
-        clamp, options.split_columns(columns), header, scale, invalid, memory_limit, delta,
-    )  # fmt: skip
-    job = opened(request)
+    _check_export(asked.export_synopsis, asked.mechanism)
+    job = plan_release(asked)
     plan, records, _ = job.read()
     settled = settle(plan, len(records.values), simulated=True)
-    _check_export(export_synopsis, settled.plan.mechanism)
+    _check_export(asked.export_synopsis, settled.plan.mechanism)
     _caution(settled)
     with output.new_folder(target) as folder:
         done = rehearse(settled, records, seed=seed)
-        files = _write(done, folder, export_synopsis)
-    if as_json:
+        files = _write(done, folder, asked.export_synopsis)
+    if asked.as_json:
         output.print_json_text(done.record.to_json())
     else:
         _show(done.record, [["budget", "not touched"]], files, job.taken)
     _warn(done.record)
-    _tell_unused_delta(delta, done.record)
+    _tell_unused_delta(asked.delta, done.record)
 
 
 def _write(done: Release, folder: output.NewFolder, export_synopsis: bool) -> list[Path]:

@@ -1,4 +1,4 @@
-"""``dpkv.KVariates``: releases behind scikit-learn's interface."""
+"""``dpkv.PrivateKMeans``: releases behind scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dpkv
-from dpkv import KVariates
+from dpkv import PrivateKMeans
 from dpkv.errors import BudgetError, UsageError
 from dpkv.ledger import Entry, Ledger
 from dpkv.releases import verify
@@ -35,7 +35,9 @@ FORBIDDEN_BY_PRIVACY = {
 # which the strict xfail would report, have a chance below 1e-9.
 OFFICIAL = parametrize_with_checks(
     [
-        KVariates(n_clusters=2, epsilon=50.0, bounds=(-300, 300), mechanism=name, workspace=None)
+        PrivateKMeans(
+            n_clusters=2, epsilon=50.0, bounds=(-300, 300), mechanism=name, workspace=None
+        )
         for name in ("kvariates", "lloyd")
     ],
     expected_failed_checks=lambda _: FORBIDDEN_BY_PRIVACY,
@@ -43,7 +45,7 @@ OFFICIAL = parametrize_with_checks(
 
 
 @pytest.mark.parametrize(OFFICIAL.args[0], list(OFFICIAL.args[1]), **OFFICIAL.kwargs)
-def test_scikit_learns_own_checks(estimator: KVariates, check: Any) -> None:
+def test_scikit_learns_own_checks(estimator: PrivateKMeans, check: Any) -> None:
     check(estimator)
 
 
@@ -67,11 +69,11 @@ def charged(workspace: Path) -> list[Entry]:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_fit_is_a_release(mechanism: str, records: np.ndarray, workspace: Path) -> None:
-    model = KVariates(**BOUNDED, mechanism=mechanism).fit(records)
+    model = PrivateKMeans(**BOUNDED, mechanism=mechanism).fit(records)
     assert model.cluster_centers_.shape == (4, 2)
     assert (np.abs(model.cluster_centers_) <= 1.0).all()
     assert model.privacy_.mechanism["name"] == mechanism
-    assert model.privacy_.guarantee.eps == 1.0
+    assert model.privacy_.guarantee.eps == "1"
     assert model.cluster_centers_.tolist() == [list(center) for center in model.privacy_.centers]
     (entry,) = charged(workspace)
     assert entry.eps == 1 and entry.release_id == model.privacy_.release_id
@@ -80,7 +82,7 @@ def test_a_fit_is_a_release(mechanism: str, records: np.ndarray, workspace: Path
 
 def test_every_fit_spends_again(records: np.ndarray, workspace: Path) -> None:
     # Hardly a center is clamped at this epsilon: a chance below 1e-9 that two fits agree.
-    model = KVariates(**{**BOUNDED, "epsilon": 100})
+    model = PrivateKMeans(**{**BOUNDED, "epsilon": 100})
     first = model.fit(records).cluster_centers_
     assert model.fit(records).cluster_centers_.tolist() != first.tolist()
     (account,) = Ledger(workspace).read().accounts()
@@ -93,8 +95,8 @@ def test_every_fit_spends_again(records: np.ndarray, workspace: Path) -> None:
 
 
 def test_the_estimator_shares_the_budget_of_release(records: np.ndarray, workspace: Path) -> None:
-    KVariates(**BOUNDED).fit(records)
-    KVariates(**BOUNDED).fit(pd.DataFrame(records, columns=["a", "b"]))
+    PrivateKMeans(**BOUNDED).fit(records)
+    PrivateKMeans(**BOUNDED).fit(pd.DataFrame(records, columns=["a", "b"]))
     dpkv.release(records, k=4, eps=1.0, bounds=(-1, 1))
     (account,) = Ledger(workspace).read().accounts()
     assert account.n_charges == 3
@@ -102,7 +104,7 @@ def test_the_estimator_shares_the_budget_of_release(records: np.ndarray, workspa
 
 def test_fits_of_parts_can_share_a_budget(records: np.ndarray, workspace: Path) -> None:
     Ledger(workspace).set_budget(dataset="name:people", label="people", eps=Decimal(2))
-    model = KVariates(**BOUNDED, dataset="people")
+    model = PrivateKMeans(**BOUNDED, dataset="people")
     for part in (records[:60], records[60:]):
         model.fit(part)
     with pytest.raises(BudgetError):
@@ -110,9 +112,9 @@ def test_fits_of_parts_can_share_a_budget(records: np.ndarray, workspace: Path) 
 
 
 def test_another_workspace_or_none(records: np.ndarray, workspace: Path, tmp_path: Path) -> None:
-    KVariates(**BOUNDED, workspace=tmp_path / "elsewhere").fit(records)
+    PrivateKMeans(**BOUNDED, workspace=tmp_path / "elsewhere").fit(records)
     assert len(charged(tmp_path / "elsewhere")) == 1
-    model = KVariates(**BOUNDED, workspace=None).fit(records)
+    model = PrivateKMeans(**BOUNDED, workspace=None).fit(records)
     assert model.privacy_.ledger is None
     assert not workspace.exists()
 
@@ -137,7 +139,7 @@ def test_another_workspace_or_none(records: np.ndarray, workspace: Path, tmp_pat
 def test_bad_parameters_are_refused_by_fit(
     changes: dict[str, Any], sentence: str, records: np.ndarray, workspace: Path
 ) -> None:
-    model = KVariates(**{**BOUNDED, **changes})  # storing them is no trouble
+    model = PrivateKMeans(**{**BOUNDED, **changes})  # storing them is no trouble
     with pytest.raises(UsageError) as refusal:
         model.fit(records)
     assert sentence in str(refusal.value)
@@ -147,24 +149,24 @@ def test_bad_parameters_are_refused_by_fit(
 
 def test_the_default_has_no_bounds(records: np.ndarray, workspace: Path) -> None:
     with pytest.raises(UsageError, match=r"^bounds must be .* They must be public"):
-        KVariates().fit(records)
+        PrivateKMeans().fit(records)
     assert not workspace.exists()
 
 
 def test_private_bounds_and_add_remove(records: np.ndarray) -> None:
-    model = KVariates(
+    model = PrivateKMeans(
         2, 100.0, bounds="private", mechanism="lloyd", neighbours="add-remove", workspace=None
     ).fit(records)
     assert model.privacy_.bounds.source == "private" and model.privacy_.n_records is None
 
 
 def test_parameters_reach_the_release(records: np.ndarray) -> None:
-    model = KVariates(
+    model = PrivateKMeans(
         2, "0.50", bounds=(-2, 2), mechanism="lloyd", iterations=4, scaled=False, workspace=None
     ).fit(records)
     plan = model.privacy_.plan
     assert (plan.k, plan.eps, plan.iterations, plan.scaled) == (2, "0.5", 4, False)
-    plan = KVariates(2, 1, bounds=(-2, 2), gamma=0.3, workspace=None).fit(records).privacy_.plan
+    plan = PrivateKMeans(2, 1, bounds=(-2, 2), gamma=0.3, workspace=None).fit(records).privacy_.plan
     assert plan.gamma == 0.3
 
 
@@ -172,7 +174,7 @@ def test_parameters_reach_the_release(records: np.ndarray) -> None:
 
 
 def test_nothing_of_the_training_records_is_left_behind(records: np.ndarray) -> None:
-    model = KVariates(**BOUNDED, workspace=None)
+    model = PrivateKMeans(**BOUNDED, workspace=None)
     labels = model.fit_predict(records)
     assert labels.shape == (len(records),)
     for name in ("labels_", "inertia_", "n_iter_", "sample_weight_"):
@@ -185,18 +187,18 @@ def test_nothing_of_the_training_records_is_left_behind(records: np.ndarray) -> 
 
 
 def test_there_is_no_seed() -> None:
-    names = set(inspect.signature(KVariates).parameters)
+    names = set(inspect.signature(PrivateKMeans).parameters)
     assert not names & {"random_state", "seed", "rng"}
 
 
 def test_clone_and_pickle(records: np.ndarray) -> None:
-    model = KVariates(**BOUNDED, mechanism="forgy", workspace=None).fit(records)
+    model = PrivateKMeans(**BOUNDED, mechanism="forgy", workspace=None).fit(records)
     twin = clone(model)
     assert twin.get_params() == model.get_params() and not hasattr(twin, "cluster_centers_")
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(records), model.predict(records))
     assert again.privacy_ == model.privacy_
-    assert KVariates().set_params(**model.get_params()).get_params() == model.get_params()
+    assert PrivateKMeans().set_params(**model.get_params()).get_params() == model.get_params()
 
 
 # --- predicting -------------------------------------------------------------------------------
@@ -207,7 +209,7 @@ def test_labels_and_distances_are_those_of_the_released_centers(
     dtype: type, records: np.ndarray
 ) -> None:
     table = records.astype(dtype)
-    model = KVariates(**{**BOUNDED, "epsilon": 1000.0}, workspace=None).fit(table)
+    model = PrivateKMeans(**{**BOUNDED, "epsilon": 1000.0}, workspace=None).fit(table)
     gaps = np.linalg.norm(table[:, None].astype(float) - model.cluster_centers_, axis=2)
     distances = model.transform(table)
     assert distances.dtype == dtype and distances.shape == (len(records), 4)
@@ -223,7 +225,7 @@ def test_fitting_lists_and_read_only_maps(records: np.ndarray, tmp_path: Path) -
     np.save(tmp_path / "records.npy", records)
     mapped = np.load(tmp_path / "records.npy", mmap_mode="r")
     for table in (records.tolist(), mapped, np.asfortranarray(records), records[::-1]):
-        model = KVariates(**BOUNDED, workspace=None)
+        model = PrivateKMeans(**BOUNDED, workspace=None)
         labels = model.fit_predict(table)
         assert set(labels) <= {0, 1, 2, 3} and labels.shape == (len(records),)
         np.testing.assert_array_equal(labels, model.predict(table))
@@ -232,13 +234,13 @@ def test_fitting_lists_and_read_only_maps(records: np.ndarray, tmp_path: Path) -
 def test_an_unfitted_model_says_so(records: np.ndarray) -> None:
     for method in ("predict", "transform"):
         with pytest.raises(NotFittedError):
-            getattr(KVariates(**BOUNDED), method)(records)
+            getattr(PrivateKMeans(**BOUNDED), method)(records)
     with pytest.raises(NotFittedError):
-        KVariates(**BOUNDED).get_feature_names_out()
+        PrivateKMeans(**BOUNDED).get_feature_names_out()
 
 
 def test_other_columns_are_refused(records: np.ndarray) -> None:
-    model = KVariates(**BOUNDED, workspace=None).fit(records)
+    model = PrivateKMeans(**BOUNDED, workspace=None).fit(records)
     with pytest.raises(ValueError, match="3 features"):
         model.predict(np.zeros((2, 3)))
 
@@ -249,10 +251,10 @@ def test_other_columns_are_refused(records: np.ndarray) -> None:
 def test_pandas_in_and_out(records: np.ndarray) -> None:
     table = pd.DataFrame(records, columns=["east", "north"])
     bounds = {"east": (-1, 1), "north": (-2, 2)}
-    model = KVariates(3, 1.0, bounds=bounds, workspace=None).set_output(transform="pandas")
+    model = PrivateKMeans(3, 1.0, bounds=bounds, workspace=None).set_output(transform="pandas")
     distances = model.fit(table).transform(table)
     assert isinstance(distances, pd.DataFrame)
-    assert list(distances.columns) == ["kvariates0", "kvariates1", "kvariates2"]
+    assert list(distances.columns) == ["privatekmeans0", "privatekmeans1", "privatekmeans2"]
     assert model.get_feature_names_out().tolist() == list(distances.columns)
     assert model.feature_names_in_.tolist() == ["east", "north"]
     assert model.privacy_.columns == ("east", "north")
@@ -263,7 +265,7 @@ def test_pandas_in_and_out(records: np.ndarray) -> None:
 
 def test_in_a_pipeline(records: np.ndarray, workspace: Path) -> None:
     halved = FunctionTransformer(lambda table: table / 2, feature_names_out="one-to-one")
-    pipeline = make_pipeline(halved, KVariates(3, 1.0, bounds=(-0.5, 0.5)))
+    pipeline = make_pipeline(halved, PrivateKMeans(3, 1.0, bounds=(-0.5, 0.5)))
     table = pd.DataFrame(records, columns=["east", "north"])
     labels = pipeline.fit_predict(table)
     assert labels.shape == (len(records),)
@@ -272,9 +274,9 @@ def test_in_a_pipeline(records: np.ndarray, workspace: Path) -> None:
     assert model.privacy_.columns == ("east", "north")
     np.testing.assert_array_equal(pipeline.predict(table), labels)
     assert pipeline.transform(table).shape == (len(records), 3)
-    assert pipeline.get_feature_names_out().tolist() == ["kvariates0", "kvariates1", "kvariates2"]
+    assert pipeline.get_feature_names_out().tolist() == ["privatekmeans0", "privatekmeans1", "privatekmeans2"]
     assert len(charged(workspace)) == 1
-    clone(pipeline).set_params(kvariates__n_clusters=2).fit(table)
+    clone(pipeline).set_params(privatekmeans__n_clusters=2).fit(table)
     assert len(charged(workspace)) == 2
 
 
@@ -284,8 +286,8 @@ def test_rows_that_cannot_be_used_are_refused_or_go_to_the_centre(records: np.nd
     frame.iloc[3, 0], frame.iloc[5, 1] = "text", None
     for data in (frame, frame.to_numpy(), np.where(np.arange(240).reshape(120, 2) == 7, np.nan, 0)):
         with pytest.raises(ValueError):
-            KVariates(**BOUNDED).fit(data)
-        model = KVariates(**BOUNDED, invalid="center").fit(data)
+            PrivateKMeans(**BOUNDED).fit(data)
+        model = PrivateKMeans(**BOUNDED, invalid="center").fit(data)
         assert model.privacy_.plan.invalid == "center"
         assert model.privacy_.n_records == 120
     assert model.predict(records).shape == (120,)
@@ -300,7 +302,7 @@ def test_rows_that_cannot_be_used_are_refused_or_go_to_the_centre(records: np.nd
 @pytest.mark.parametrize("method", ["fit", "predict", "transform"])
 @pytest.mark.usefixtures("workspace")
 def test_a_refusal_shows_no_record(data: Any, method: str, records: np.ndarray) -> None:
-    model = KVariates(**BOUNDED).fit(records)
+    model = PrivateKMeans(**BOUNDED).fit(records)
     with pytest.raises((TypeError, ValueError)) as refused:
         getattr(model, method)(np.array(data, dtype=None))
     assert "secretcell" not in str(refused.value) and "0.27" not in str(refused.value)

@@ -1,0 +1,105 @@
+"""The options that ``dpkv release`` and ``dpkv simulate`` share, each once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpkv.cli import options
+from dpkv.errors import UsageError
+from dpkv.mechanisms.registry import AUTO, names_in_words
+
+
+@dataclass(frozen=True)
+class ReleaseOptions:
+    """As typed; None where the newest calibration, or a default, decides."""
+
+    k: Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)]
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="The table; needs --eps and --bounds. Without it, the newest calibration of this "
+            "folder says which table, eps, bounds and columns.",
+            show_default=False,
+        ),
+    ] = None
+    data_option: Annotated[
+        Path | None, typer.Option("--data", help="The same as DATA.", show_default=False)
+    ] = None
+    eps: Annotated[
+        float | None,
+        typer.Option(help="What the whole release may cost (default: the calibration's)."),
+    ] = None
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            "--mechanism",
+            help=f"{names_in_words()}; or {AUTO}: the one of least predicted error, from public "
+            "facts alone.",
+        ),
+    ] = "kvariates"
+    calibration: Annotated[
+        str,
+        typer.Option(
+            "--calibration",
+            help="certified; or published: the paper's noise, conditional on the data and no "
+            "end-to-end guarantee.",
+        ),
+    ] = "certified"
+    neighbours: Annotated[
+        str,
+        typer.Option(
+            "--neighbours",
+            help="replace-one; or add-remove, where the mechanism's proof covers it.",
+        ),
+    ] = "replace-one"
+    bounds: Annotated[
+        str | None,
+        typer.Option(
+            "--bounds",
+            help="Where records may lie, as in 'dpkv calibrate'; or private: found with a share of "
+            "eps; or data: read off the records, which leaks.",
+        ),
+    ] = None
+    bounds_share: Annotated[
+        float, typer.Option(help="The share of eps that --bounds private may cost.")
+    ] = 0.1
+    gamma: Annotated[
+        float | None,
+        typer.Option(help="Smoothing of the D^2 picks (default: the calibration's, 0.1)."),
+    ] = None
+    iterations: Annotated[int | None, typer.Option(help="Iterations of --mechanism lloyd.")] = None
+    delta: Annotated[
+        float,
+        typer.Option(
+            help="The chance with which the promise may fail, for Gaussian noise (synopsis)."
+        ),
+    ] = 0.0
+    clamp: Annotated[
+        bool, typer.Option("--clamp/--no-clamp", help="Move centres into the bounds.")
+    ] = True
+    export_synopsis: Annotated[
+        bool,
+        typer.Option(
+            "--export-synopsis",
+            help="Write the private cells and counts as well (synopsis): anyone may cluster them "
+            "again with any k, for free.",
+        ),
+    ] = False
+    columns: options.Columns = None
+    header: options.Header = None
+    scale: options.Scale = True
+    invalid: options.Invalid = "refuse"
+    memory_limit: options.MemoryLimit = 512
+    as_json: options.AsJson = False
+
+    @property
+    def table(self) -> Path | None:
+        """The table that was named, if one was."""
+        if self.data is not None and self.data_option is not None:
+            raise UsageError("the table must be given once: as DATA, or by --data.")
+        return self.data_option if self.data is None else self.data

@@ -1,0 +1,109 @@
+"""From a request and its table to a plan: the one way that every release, rehearsal and audit goes.
+
+    a request is checked, and the table is looked at  ->  the records are read  ->  the plan is
+    complete
+
+Nothing here charges anybody, and nothing but the published calibration looks at a record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpkv.domain import Domain, data_domain
+from dpkv.errors import ParameterError
+from dpkv.releases.inputs import Input, InputTable
+from dpkv.releases.plan import BoundsSource, Plan, check_width
+from dpkv.releases.produce import published_eps_tilde
+from dpkv.releases.request import AnyBounds, Request
+from dpkv.tables.prepared import fill_of
+from dpkv.types import Progress, StageProgress
+from dpkv.validation import cluster_count, one_of, truth
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """A table that was looked at, and what is planned for it."""
+
+    request: Request
+    source: Input
+    domain: Domain | None
+    """Where bounds are given."""
+    plan: Plan
+
+    def read(self, progress: Progress | None = None) -> InputTable:
+        """Read the records."""
+        return self.source.read(fill_of(self.domain, self.plan.invalid), progress)
+
+    def complete(
+        self,
+        table: InputTable,
+        *,
+        eps_tilde: float | None = None,
+        progress: StageProgress | None = None,
+    ) -> Plan:
+        """Return the plan, with the published calibration's eps~ where that is asked for.
+
+        ``eps_tilde`` is that figure where it is known already.
+        """
+        plan = self.plan
+        if plan.calibration != "published":
+            return plan
+        if eps_tilde is None:
+            cluster_count(plan.k, len(table.values), "k")
+            domain = self.domain or data_domain(table.values, scaled=plan.scaled)
+            working = np.asarray(domain.to_working(table.values), dtype=np.float64)
+            eps_tilde = published_eps_tilde(plan, working, domain, progress)
+        return plan.model_copy(update={"eps_tilde": eps_tilde})
+
+
+def prepare_release(request: Request, source: Input) -> Preparation:
+    """Check everything that can be checked before a record is read."""
+    one_of("invalid", request.invalid, ("refuse", "center"))
+    kind, domain = as_bounds(request.bounds, source.columns, scaled=request.scaled)
+    fill_of(domain, request.invalid)
+    source.check(request.invalid)
+    plan = Plan.of(
+        k=request.k,
+        eps=request.eps,
+        bounds=kind,
+        columns=source.columns,
+        domain=domain,
+        invalid=request.invalid,
+        mechanism=request.mechanism,
+        neighbours=request.neighbours,
+        calibration=request.calibration,
+        gamma=request.gamma,
+        iterations=request.iterations,
+        delta=request.delta,
+        bounds_share=request.bounds_share,
+        scaled=request.scaled,
+        clamp=request.clamp,
+    )
+    return Preparation(request, source, domain, plan)
+
+
+def as_bounds(
+    bounds: AnyBounds, columns: tuple[str, ...], *, scaled: bool
+) -> tuple[BoundsSource, Domain | None]:
+    """Return where bounds come from, and the domain where they are given."""
+    if bounds is None:
+        raise ParameterError(
+            "bounds", "low and high, a Domain, 'private' or 'data'", None, "They must be public."
+        )
+    if isinstance(bounds, str):
+        if bounds not in ("private", "data"):
+            raise ParameterError("bounds", "numbers, 'private' or 'data'", bounds)
+        return ("private" if bounds == "private" else "data"), None
+    domain = bounds
+    if not isinstance(domain, Domain):
+        wide = truth("scaled", scaled)
+        domain = Domain.bounded(domain, len(columns), scaled=wide, columns=columns)
+    if domain.source != "given":
+        raise ParameterError(
+            "bounds", "a domain that was given, not read from data", f"source {domain.source!r}"
+        )
+    check_width(domain, len(columns))
+    return "given", domain

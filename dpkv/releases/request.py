@@ -1,0 +1,82 @@
+"""What may be asked of a release: every option once, with its default.
+
+The command line, ``dpkv.release``, ``dpkv.simulate``, the estimator and the audit fill a
+``Request`` and go through the same preparation.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any, TypedDict, TypeVar
+
+from dpkv.accounting.theorem_a import DEFAULT_GAMMA
+from dpkv.domain import Bounds, Domain
+from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
+
+AnyBounds = Bounds | Domain | str
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Options(TypedDict, total=False):
+    """The fields of ``Request`` that have a default, for type checkers: a test compares them."""
+
+    mechanism: str
+    neighbours: str
+    calibration: str
+    gamma: float
+    iterations: int | None
+    delta: float | str | Decimal
+    bounds_share: float
+    scaled: bool
+    clamp: bool
+    columns: Sequence[str] | None
+    header: bool | None
+    invalid: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of a release. None of them may be chosen by looking at the records."""
+
+    k: int
+    """The number of centers."""
+    eps: float | str | Decimal
+    """What the whole release may cost."""
+    bounds: AnyBounds
+    """Low and high for all columns, one pair per column, a mapping or a ``Domain``; "private" finds
+    them with a share of eps; "data" reads them off the records, which leaks."""
+    mechanism: str = "kvariates"
+    """A name of the registry, or "auto"."""
+    neighbours: str = "replace-one"
+    calibration: str = "certified"
+    """Or "published": the paper's own noise, which nothing proves."""
+    gamma: float = DEFAULT_GAMMA
+    iterations: int | None = None
+    delta: float | str | Decimal = 0
+    bounds_share: float = DEFAULT_BOUNDS_SHARE
+    scaled: bool = True
+    clamp: bool = True
+    columns: Sequence[str] | None = None
+    """The columns to use of a file, in this order; what to call those of an array."""
+    header: bool | None = None
+    """Whether the first row of a CSV file holds names; None finds out."""
+    invalid: str = "refuse"
+
+
+def fills_request(function: Function) -> Function:
+    """Let a function that takes a request's fields as keywords show them in its signature."""
+    own = inspect.signature(function)
+    named = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    known = {one.name for one in named}
+    named += [
+        inspect.Parameter(
+            one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type
+        )
+        for one in fields(Request)
+        if one.name not in known
+    ]
+    function.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
+    return function
