@@ -61,7 +61,8 @@ def _reference(path: str) -> bytes:
     """Return the JSON of a record's reference to the ledger, nothing where there is none.
 
     It stands near the end, so that of a record with many centers only the tail is read: there may
-    be thousands of releases, and every charge looks at all of them.
+    be thousands of releases, and every charge looks at all of them. The last one counts: private
+    bounds have a reference of their own before it.
     """
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -72,8 +73,12 @@ def _reference(path: str) -> bytes:
         for start in dict.fromkeys((max(0, size - _TAIL_BYTES), 0)):
             file.seek(start)
             text = file.read()
-            for found in _REFERENCE.finditer(text):
-                # Inside a JSON string a quotation mark has a backslash before it.
-                if text[found.start() - 1 : found.start()] != b"\\":
-                    return found[1]
+            # Inside a JSON string a quotation mark has a backslash before it.
+            outside = [
+                found[1]
+                for found in _REFERENCE.finditer(text)
+                if text[found.start() - 1 : found.start()] != b"\\"
+            ]
+            if outside:
+                return outside[-1]
     return b""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from dpkv.errors import ParameterError, TableError, UsageError
@@ -158,12 +159,8 @@ def frame_names(data: object, width: int) -> tuple[str, ...]:
     labels: Any = getattr(data, "columns", None)
     if labels is None or len(labels) != width:
         return default_names(width)
-    if any(hasattr(label, "__array__") and not _is_scalar(label) for label in labels):
+    if any(hasattr(label, "__array__") and not np.isscalar(label) for label in labels):
         labels = getattr(data, "column_names", ())
     if len(labels) != width or list(labels) == list(range(width)):
         return default_names(width)
     return printable_names("columns", map(str, labels))
-
-
-def _is_scalar(label: Any) -> bool:
-    return getattr(label, "ndim", 0) == 0

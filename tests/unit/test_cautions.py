@@ -13,6 +13,7 @@ from dpkv.releases import Plan, settle
 from dpkv.releases.cautions import cautions
 from dpkv.releases.guarantee import not_protected
 from dpkv.releases.plan import BoundsSource
+from dpkv.releases.wording import NOT_PROTECTED
 
 BOX = Domain.bounded((-1, 1), 2)
 
@@ -75,7 +76,7 @@ def assumed(**changes: Any) -> str:
     asked: dict[str, Any] = {"k": 2, "eps": 1.0, "bounds": (-1, 1), "mechanism": "lloyd"}
     records = np.zeros((200, 2))
     return "\n".join(
-        dpkv.simulate(records, **{**asked, **changes}, seed=0).record.guarantee.assumptions
+        dpkv.simulate(records, **{**asked, **changes}, seed=0).record.explanation.assumptions
     )
 
 
@@ -83,12 +84,12 @@ def test_every_record_says_what_its_promise_takes_for_granted() -> None:
     for relation in ("replace-one", "add-remove"):
         text = assumed(neighbours=relation)
         for words in (
-            "somebody with several rows is protected for one of them",
+            "a person with several rows is protected for one of them",
             "k, mechanism, gamma, columns and all other settings were chosen without looking",
-            "about tables that the reader accepts: every row is of finite numbers of at most 2^53",
-            "nor how long it took or how much memory it used",
+            "about tables that the reader accepts: every value is a finite number of at most 2^53",
+            "nor how long the release took or how much memory it used",
             "a ledger keeps the sum of one account in one workspace",
-            "an add-remove promise for the same table does not survive it",
+            "no add-remove guarantee for the same table survives that",
             "fingerprint key stays secret",
         ):
             assert words in text
@@ -96,12 +97,10 @@ def test_every_record_says_what_its_promise_takes_for_granted() -> None:
 
 def test_what_a_release_tells_everyone() -> None:
     told = not_protected(plan())
-    assert "the number of records" in told
-    assert "running time and memory use, to whoever can watch the machine" in told
-    assert any("every row is of finite numbers" in fact for fact in told)
-    assert "the number of records" not in not_protected(plan(neighbours="add-remove"))
-    filled = not_protected(plan(invalid="center"))
-    assert not any("every row" in fact for fact in filled)
+    assert {"record-count", "time-and-memory", "all-rows-usable"} <= set(told)
+    assert "record-count" not in not_protected(plan(neighbours="add-remove"))
+    assert "all-rows-usable" not in not_protected(plan(invalid="center"))
+    assert NOT_PROTECTED["record-count"] == "the number of records"
 
 
 def test_a_power_that_four_digits_do_not_tell_from_one_is_left_as_it_is() -> None:

@@ -274,7 +274,11 @@ def test_in_a_pipeline(records: np.ndarray, workspace: Path) -> None:
     assert model.privacy_.columns == ("east", "north")
     np.testing.assert_array_equal(pipeline.predict(table), labels)
     assert pipeline.transform(table).shape == (len(records), 3)
-    assert pipeline.get_feature_names_out().tolist() == ["privatekmeans0", "privatekmeans1", "privatekmeans2"]
+    assert pipeline.get_feature_names_out().tolist() == [
+        "privatekmeans0",
+        "privatekmeans1",
+        "privatekmeans2",
+    ]
     assert len(charged(workspace)) == 1
     clone(pipeline).set_params(privatekmeans__n_clusters=2).fit(table)
     assert len(charged(workspace)) == 2

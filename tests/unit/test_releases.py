@@ -219,9 +219,9 @@ def test_the_record_says_what_was_done(mechanism: str, workspace: Path) -> None:
     assert stated["releasable"] is True and stated["notes"] == []
     assert stated["mechanism"]["name"] == stated["plan"]["mechanism"] == mechanism
     assert stated["plan"]["eps"] == "1" and stated["plan"]["k"] == 4
-    assert "the operating system" in stated["randomness"]
+    assert stated["randomness"] == "operating-system"
     assert stated["n_records"] == len(X)
-    assert "the number of records" in stated["not_protected"]
+    assert "record-count" in stated["not_protected"]
     assert set(stated["versions"]) >= {"python", "numpy", "opendp"}
     assert stated["dpkv_version"] == dpkv.__version__
     assert stated["grid"]["bits"] == 16 and stated["bounds"]["source"] == "given"
@@ -321,8 +321,8 @@ def test_add_remove_keeps_the_number_of_records_secret(
     stated = json.loads(record.to_json())
     stated["bounds"].pop("ledger", None)
     assert stated["n_records"] is None
-    assert not any("the number of records" in fact for fact in stated["not_protected"])
-    assert "adding or removing" in stated["guarantee"]["statement"]
+    assert "record-count" not in stated["not_protected"]
+    assert "adding or removing" in record.summary
     for random_or_coded in ("centers", "grid_centers", "centers_digest", "ledger", "release_id"):
         del stated[random_or_coded]
     for path, value in leaves(stated):
@@ -361,8 +361,9 @@ def test_a_simulation_repeats_and_touches_no_ledger(mechanism: str, workspace: P
     assert record.kind == "simulation" and record.visibility == "curator-only"
     assert record.releasable is False and record.guarantee.end_to_end is False
     assert record.guarantee.eps is None and record.ledger is None and record.release_id is None
-    assert NOT_RELEASABLE in record.notes and NOT_RELEASABLE in record.summary
-    assert "differentially private" not in record.to_json()
+    assert record.notes == ("simulated",) and record.guarantee.status == "simulated"
+    assert NOT_RELEASABLE in record.explanation.warnings and NOT_RELEASABLE in record.summary
+    assert "differentially private" not in record.summary
     assert all("not-releasable" in name for name in release_files(record))
     assert not failed(verify(record))
 
@@ -402,14 +403,14 @@ def test_the_published_noise_is_called_conditional_everywhere(workspace: Path) -
     done = dpkv.release(PAIR, **PUBLISHED)
     record, text = done.record, done.record.to_json()
     assert CONDITIONAL == "conditional on the data, not an end-to-end guarantee"
-    assert CONDITIONAL in record.guarantee.statement
-    assert any(CONDITIONAL in note for note in record.notes)
+    assert CONDITIONAL in record.summary and record.notes == ("published-noise",)
+    assert any(CONDITIONAL in told for told in record.explanation.warnings)
     assert all("conditional" in name for name in release_files(record))
     assert "differentially private" not in text and "eps-DP" not in text
     assert record.guarantee.eps is None and record.spent is None and record.steps == ()
     assert record.visibility == "curator-only" and record.releasable is False
     assert record.plan.eps_tilde is not None
-    assert any("depends on the records" in fact for fact in record.not_protected)
+    assert any("depends on the records" in fact for fact in record.explanation.not_protected)
     (entry,) = charged(workspace)
     assert entry.end_to_end is False and entry.eps == 15
     assert not failed(verify(record, workspace=workspace))
@@ -442,14 +443,15 @@ def test_bounds_from_the_data_are_flagged_everywhere(workspace: Path) -> None:
     done = dpkv.release(X, **{**ASKED, "bounds": "data"})
     record = done.record
     assert (done.centers >= X.min(axis=0)).all() and (done.centers <= X.max(axis=0)).all()
-    assert "read from the data" in record.guarantee.statement
-    assert any("leaks" in note and CONDITIONAL in note for note in record.notes)
-    assert any("extreme values" in fact for fact in record.not_protected)
-    assert any("leak" in assumption for assumption in record.guarantee.assumptions)
+    assert record.guarantee.status == "conditional-data-bounds"
+    assert "read from the data" in record.summary
+    assert any("leaks" in told and CONDITIONAL in told for told in record.explanation.warnings)
+    assert any("extreme values" in fact for fact in record.explanation.not_protected)
+    assert any("leak" in assumption for assumption in record.explanation.assumptions)
     assert record.bounds.source == record.plan.bounds == "data"
     assert record.guarantee.eps is None and record.guarantee.end_to_end is False
     assert record.visibility == "curator-only" and record.releasable is False
-    assert "differentially private" not in record.to_json()
+    assert "differentially private" not in record.summary
     assert all("conditional" in name for name in release_files(record))
     assert Ledger(workspace).read().entries[0].end_to_end is False
     assert not failed(verify(record, workspace=workspace))
@@ -461,13 +463,13 @@ def test_private_bounds_are_part_of_eps(mechanism: str, share: float, workspace:
     asked = {**ASKED, "mechanism": mechanism, "bounds": "private", "bounds_share": share}
     record = dpkv.release(MANY, **asked).record
     found, *rest = record.steps
-    assert "bounds" in found.name
+    assert found.name == "column-histograms"
     scale = Fraction(record.noise[0].scale)
     assert 2 * 2 / scale <= Fraction(share), "two columns, replace-one changes two counts"
     assert found.eps == pytest.approx(share)
     assert found.eps * found.times + sum(step.eps * step.times for step in rest) <= 1.0 + 1e-12
     assert record.spent is not None and record.spent <= 1.0
-    assert record.guarantee.end_to_end and record.guarantee.eps == 1.0
+    assert record.guarantee.end_to_end and record.guarantee.eps == "1"
     assert record.bounds.source == "private" and record.plan.domain is None
     edges = np.abs(np.array([record.bounds.domain["lower"], record.bounds.domain["upper"]]))
     assert (np.log2(edges) == np.rint(np.log2(edges))).all(), "edges of the fixed bins"
@@ -851,7 +853,7 @@ def test_an_add_remove_release_counts_twice(workspace: Path) -> None:
     with pytest.raises(BudgetError, match=r"requested eps 2, remaining 1\.99, short by 0\.01"):
         dpkv.release(X, **asked)
     set_budget(workspace, X, "2")
-    assert dpkv.release(X, **asked).record.guarantee.eps == 1.0
+    assert dpkv.release(X, **asked).record.guarantee.eps == "1"
     assert Ledger(workspace).read().accounts()[0].remaining == 0
 
 

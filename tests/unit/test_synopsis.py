@@ -442,7 +442,7 @@ def test_a_simulated_synopsis_is_for_the_curator_alone():
     )
     assert isinstance(done.synopsis, PrivateSynopsis)
     assert done.synopsis.visibility == "curator-only"
-    assert "not releasable" in done.synopsis.guarantee.statement
+    assert done.synopsis.guarantee.status == "simulated"
 
 
 def test_asking_again_gives_the_same_synopsis(tmp_path):
