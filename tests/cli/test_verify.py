@@ -100,8 +100,8 @@ def test_pass_and_fail_in_processes(home: Path) -> None:
 
 EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "eps": (lambda f: f["plan"].update(eps="0.5"), "above eps = 0.5"),
-    "promise": (lambda f: f["guarantee"].update(eps=0.5), "promise: "),
-    "statement": (lambda f: f["guarantee"].update(statement="perfectly safe"), "promise: "),
+    "promise": (lambda f: f["guarantee"].update(eps="0.5"), "promise: "),
+    "proof": (lambda f: f["guarantee"].update(proof="perfectly-safe"), "promise: "),
     "noise": (lambda f: f["mechanism"].update(noise_scale=1.0), "accounting: "),
     "smoothing": (lambda f: f["mechanism"].update(smoothing_steps=10**12), "accounting: "),
     "gamma": (lambda f: f["plan"].update(gamma=10.0), "mechanism: "),
@@ -110,7 +110,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "centers": (lambda f: f["centers"][0].__setitem__(0, 0.123), "centres: "),
     "grid centers": (lambda f: f["grid_centers"][0].__setitem__(0, 77), "centres: "),
     "digest": (lambda f: f.update(centers_digest="0" * 64), "digest: "),
-    "notes": (lambda f: f["notes"].append("all is well"), "promise: "),
+    "notes": (lambda f: f["notes"].append("bounds-of-data"), "promise: "),
     "domain": (lambda f: f["bounds"]["domain"].update(upper=[2.0, 2.0]), "bounds and grid: "),
     "columns": (lambda f: f.update(columns=["age", "income"]), "digest: "),
     "records": (lambda f: f.update(n_records=10**6), "mechanism: "),
@@ -243,7 +243,7 @@ def test_what_is_no_record_is_refused(contents: bytes, words: str, run: Run, hom
 
 
 def test_another_version_is_refused(run: Run, home: Path) -> None:
-    edit(home / RECORD, lambda fields: fields.update(schema_version=2))
+    edit(home / RECORD, lambda fields: fields.update(schema_version=1))
     sentence = refusal(run(RECORD))
     assert "is not a release record of this version of dpkv (see schema_version)" in sentence
 

@@ -211,6 +211,7 @@ def _subject() -> Subject:
         end_to_end=True,
         ks=KS,
         released_centers=CENTERS,
+        vouched_by=None,
     )
 
 

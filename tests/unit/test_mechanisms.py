@@ -145,7 +145,15 @@ def test_one_float_less_noise_costs_more_than_eps(name):
 
 def test_what_is_spent_is_rounded_up():
     steps = (Step("x", Decimal("1." + 40 * "0" + "1")),)
-    assert spent(None, SimpleNamespace(proof="local", steps=lambda: steps, delta=0.0)) > 1.0
+    assert (
+        spent(
+            None,
+            SimpleNamespace(
+                is_proved=True, steps=lambda: steps, cost=lambda: steps[0].eps, delta=0.0
+            ),
+        )
+        > 1.0
+    )
 
 
 @pytest.mark.parametrize("scale", [0.05, 0.3, 1.0, 7.5, 1e4, 1e9])
