@@ -19,7 +19,7 @@ from dpkv.grid import BoxGrid
 from dpkv.mechanisms import Algorithm0, Mechanism, Neighbours
 from dpkv.mechanisms.mechanism import AuditPart
 from dpkv.noise import SeededEntropy
-from dpkv.records import ArrayRecords, Curator, run_on_points
+from dpkv.records import Curator, one_row_each, run_on_points
 from dpkv.types import Float64s, Integers
 
 SIZES = (50, 2000)
@@ -156,10 +156,11 @@ def part_bounds(mechanism: Mechanism, eps: Decimal, effort: Effort) -> tuple[Sam
 
 def _part_sampler(part: AuditPart, points: Integers, seed: list[int]) -> Sampler:
     entropy = SeededEntropy(np.random.SeedSequence(seed))
-    neighbours = part.mechanism.neighbours
+    neighbours, unit = part.mechanism.neighbours, part.mechanism.unit
 
     def look() -> list[float]:
-        return part.look(Curator(ArrayRecords(points), entropy, neighbours, part.schedule()))
+        records = one_row_each(points, unit.shares)
+        return part.look(Curator(records, entropy, neighbours, part.schedule(), unit=unit))
 
     return lambda runs: np.asarray([look() for _ in range(runs)])
 

@@ -66,7 +66,7 @@ def replay(
     return _compare(
         transcript,
         tables,
-        program.neighbours,
+        program,
         _same(program_for(neighbour), transcript, tables[1], outcome),
     )
 
@@ -85,12 +85,12 @@ def _same(program: Program[Any], transcript: Transcript, table: Records, outcome
 def _compare(
     transcript: Transcript,
     tables: tuple[Records, Records],
-    neighbours: Neighbours,
+    program: Program[Any],
     asks_the_same: bool,
 ) -> Replayed:
     losses, prices, shares = [0.0], [0.0], [0.0]
     for exchange in transcript.exchanges:
-        step = exchange.question.step(neighbours)
+        step = exchange.question.step(program.neighbours, program.unit)
         if step.rho is not None:
             shares.append(_share(_squared_distance(exchange, tables), float(step.rho)))
             continue

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step
+from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.accounting.exact import float_below
 from dpkv.grid import Grid
 from dpkv.mechanisms.mechanism import (
@@ -76,11 +76,17 @@ class Gupt(Mechanism):
         """Return the mechanism that costs at most eps."""
         assert terms.n_records is not None
         return cls.calibrate(
-            terms.eps, n_records=terms.n_records, n_clusters=terms.n_clusters, grid=terms.grid
+            terms.eps,
+            n_records=terms.n_records,
+            n_clusters=terms.n_clusters,
+            grid=terms.grid,
+            unit=terms.unit,
         )
 
     @classmethod
-    def calibrate(cls, eps: Decimal, *, n_records: int, n_clusters: int, grid: Grid) -> Gupt:
+    def calibrate(
+        cls, eps: Decimal, *, n_records: int, n_clusters: int, grid: Grid, unit: Unit = ROW
+    ) -> Gupt:
         """Return the mechanism that costs at most ``eps``."""
         return cls(
             n_clusters=n_clusters,
@@ -89,6 +95,7 @@ class Gupt(Mechanism):
             noise_scale=smallest_scale(n_clusters * grid.diam1, float_below(eps)),
             n_records=n_records,
             n_blocks=block_number(n_records),
+            unit=unit,
         )
 
     @property
@@ -117,7 +124,7 @@ class Gupt(Mechanism):
             "n_blocks": self.n_blocks,
         }
 
-    def _predicted_error(self, n_records: int) -> float:  # noqa: ARG002
+    def _predicted_error(self, n_shares: int) -> float:  # noqa: ARG002
         """The noise counts over the blocks; every further cluster loses half of the domain.
 
         Clusters line up only where there are few.

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step
+from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.accounting.exact import float_below
 from dpkv.accounting.theorem_a import certify
 from dpkv.errors import UsageError
@@ -36,6 +36,7 @@ from dpkv.mechanisms.mechanism import (
 from dpkv.noise import smallest_scale
 from dpkv.records.questions import Ask, NoisyPick, PickNoise, PickProof
 from dpkv.seeding.algorithm0 import Drawn, algorithm0
+from dpkv.seeding.exact import check_exact
 from dpkv.types import Integers
 from dpkv.validation import MOST_RECORDS, cluster_count, positive_finite, whole_number
 
@@ -53,6 +54,7 @@ class Algorithm0(Mechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive_or_pointless(self.noise_scale, self.grid)
+        check_exact(self.grid.diam2_squared, self.unit.shares)
 
     @property
     def smoothing(self) -> int | None:
@@ -79,9 +81,9 @@ class Algorithm0(Mechanism):
     def schedule(self) -> Iterator[Step]:
         """Return the k rounds."""
         noise = self.pick_noise
-        yield noise.step(self.neighbours, first=True)
+        yield noise.step(self.neighbours, self.unit, first=True)
         if self.n_clusters > 1:
-            later = noise.step(self.neighbours, first=False)
+            later = noise.step(self.neighbours, self.unit, first=False)
             yield from (later for _ in range(self.n_clusters - 1))
 
     def noises(self) -> tuple[Noise, ...]:
@@ -92,7 +94,7 @@ class Algorithm0(Mechanism):
         """Return the noise."""
         return {"noise_scale": self.noise_scale}
 
-    def _predicted_error(self, n_records: int) -> float:  # noqa: ARG002
+    def _predicted_error(self, n_shares: int) -> float:  # noqa: ARG002
         """A center moves by the noise itself."""
         return self._noise_share(1.0) ** 2
 
@@ -124,6 +126,7 @@ class KVariates(Algorithm0):
     title: ClassVar[str] = "k-variates++, certified by Theorem A"
     why: ClassVar[str] = "Theorem A: sampling amplification of every round"
     relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
+    needs_even_units: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,11 +147,19 @@ class KVariates(Algorithm0):
             n_clusters=terms.n_clusters,
             grid=terms.grid,
             gamma=terms.gamma,
+            unit=terms.unit,
         )
 
     @classmethod
     def calibrate(
-        cls, eps: Decimal, *, n_records: int, n_clusters: int, grid: Grid, gamma: float
+        cls,
+        eps: Decimal,
+        *,
+        n_records: int,
+        n_clusters: int,
+        grid: Grid,
+        gamma: float,
+        unit: Unit = ROW,
     ) -> KVariates:
         """Return the mechanism with the least noise that Theorem A allows for ``eps``."""
         certificate = certify(
@@ -164,6 +175,7 @@ class KVariates(Algorithm0):
             noise_scale=smallest_scale(grid.diam1, certificate.eps_tilde),
             n_records=n_records,
             smoothing_steps=steps,
+            unit=unit,
         )
 
     @property
@@ -206,16 +218,28 @@ class Laplace(Algorithm0):
     def for_terms(cls, terms: Terms) -> Algorithm0:
         """Return the mechanism whose k rounds cost at most eps."""
         return cls.calibrate(
-            terms.eps, n_clusters=terms.n_clusters, grid=terms.grid, neighbours=terms.neighbours
+            terms.eps,
+            n_clusters=terms.n_clusters,
+            grid=terms.grid,
+            neighbours=terms.neighbours,
+            unit=terms.unit,
         )
 
     @classmethod
     def calibrate(
-        cls, eps: Decimal, *, n_clusters: int, grid: Grid, neighbours: Neighbours
+        cls,
+        eps: Decimal,
+        *,
+        n_clusters: int,
+        grid: Grid,
+        neighbours: Neighbours,
+        unit: Unit = ROW,
     ) -> Algorithm0:
         """Return the mechanism whose k rounds cost at most ``eps``."""
         scale = smallest_scale(n_clusters * grid.diam1, float_below(eps))
-        return cls(n_clusters=n_clusters, grid=grid, neighbours=neighbours, noise_scale=scale)
+        return cls(
+            n_clusters=n_clusters, grid=grid, neighbours=neighbours, noise_scale=scale, unit=unit
+        )
 
 
 @dataclass(frozen=True)

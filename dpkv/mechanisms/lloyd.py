@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step
+from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.accounting.exact import float_below
 from dpkv.accounting.split import Split
 from dpkv.grid import Grid
@@ -88,6 +88,7 @@ class Lloyd(Mechanism):
             neighbours=terms.neighbours,
             n_records=terms.n_records,
             iterations=terms.iterations,
+            unit=terms.unit,
         )
 
     @classmethod
@@ -100,6 +101,7 @@ class Lloyd(Mechanism):
         neighbours: Neighbours,
         n_records: int | None = None,
         iterations: int | None = None,
+        unit: Unit = ROW,
     ) -> Lloyd:
         """Return the mechanism that costs at most ``eps``.
 
@@ -112,7 +114,7 @@ class Lloyd(Mechanism):
         whole_number("iterations", iterations, at_least=1, at_most=MOST_ITERATIONS)
         share = _count_share(grid.n_features)
         counts, sums = Split.of(eps, share, 1.0 - share, times=iterations).parts
-        changed = neighbours.changed_records
+        changed = unit.changed(neighbours)
         return cls(
             n_clusters=n_clusters,
             grid=grid,
@@ -120,6 +122,7 @@ class Lloyd(Mechanism):
             iterations=iterations,
             count_scale=smallest_scale(changed, float_below(counts)),
             sum_scale=smallest_scale(changed * grid.radius1, float_below(sums)),
+            unit=unit,
         )
 
     @property
@@ -129,8 +132,8 @@ class Lloyd(Mechanism):
 
     def schedule(self) -> Iterator[Step]:
         """Return the counts and the sums of every iteration."""
-        counts = cluster_counts_step(self.count_scale, self.neighbours)
-        sums = cluster_sums_step(self.grid, self.sum_scale, self.neighbours)
+        counts = cluster_counts_step(self.count_scale, self.neighbours, self.unit)
+        sums = cluster_sums_step(self.grid, self.sum_scale, self.neighbours, self.unit)
         for _ in range(self.iterations):
             yield counts
             yield sums
@@ -150,14 +153,14 @@ class Lloyd(Mechanism):
             "sum_scale": self.sum_scale,
         }
 
-    def _predicted_error(self, n_records: int) -> float:
+    def _predicted_error(self, n_shares: int) -> float:
         """The noise of a sum counts over the records of a cluster.
 
         A public start misses clusters, which iterations rarely mend. Where noise drowns everything
         the centers stay at that start, which is spread over the domain and better than noise.
         """
         missed = _MISSED_BY_THE_START if self.n_clusters > 1 else 0.0
-        share = self._noise_share(members(n_records, self.n_clusters))
+        share = self._noise_share(members(n_shares, self.n_clusters))
         return min(share**2 + missed, _ERROR_OF_THE_START)
 
     @property

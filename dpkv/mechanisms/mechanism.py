@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from dpkv.accounting import Neighbours, Step, cost_of
+from dpkv.accounting import ROW, Neighbours, Step, Unit, cost_of
 from dpkv.accounting.steps import gather_steps
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.errors import ParameterError
@@ -85,6 +85,8 @@ class Terms:
     delta: Decimal
     gamma: float
     iterations: int | None
+    unit: Unit = ROW
+    """What a record is: a row, or all rows of a person."""
 
     @classmethod
     def of(
@@ -98,11 +100,12 @@ class Terms:
         delta: Decimal = Decimal(0),
         gamma: float = DEFAULT_GAMMA,
         iterations: int | None = None,
+        unit: Unit = ROW,
     ) -> Terms:
         """Return the terms of a release from a table, with what its relation makes public."""
         whole_number("n_records", n_records, at_least=1, at_most=MOST_RECORDS)
         public = n_records if neighbours is Neighbours.REPLACE_ONE else None
-        return cls(eps, n_clusters, grid, neighbours, public, delta, gamma, iterations)
+        return cls(eps, n_clusters, grid, neighbours, public, delta, gamma, iterations, unit)
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,8 @@ class Mechanism(ABC):
     n_clusters: int
     grid: Grid
     neighbours: Neighbours
+    unit: Unit = field(default=ROW, kw_only=True)
+    """What a record is. Noise on what rows add up to is scaled to the shares of a unit."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -124,6 +129,8 @@ class Mechanism(ABC):
     """
     relations: ClassVar[tuple[Neighbours, ...]] = tuple(Neighbours)
     """The relations that its proof covers."""
+    needs_even_units: ClassVar[bool] = False
+    """Whether its proof takes all units of privacy to weigh the same."""
     uses_delta: ClassVar[bool] = False
     """Whether a delta can be of use."""
     takes_iterations: ClassVar[bool] = False
@@ -140,6 +147,10 @@ class Mechanism(ABC):
             covered = " or ".join(repr(relation.value) for relation in self.relations)
             raise ParameterError(
                 "neighbours", f"{covered} for {self.name}", self.neighbours.value, NEEDS_PUBLIC_M
+            )
+        if self.needs_even_units and not self.unit.even:
+            raise ParameterError(
+                "unit", f"one that all weigh the same for {self.name}", self.unit.kind
             )
 
     @classmethod
@@ -189,7 +200,7 @@ class Mechanism(ABC):
 
     def predicted_error(self, n_records: int) -> float:
         """Return the predicted squared error of a coordinate, of the squared half width."""
-        error = self._predicted_error(n_records)
+        error = self._predicted_error(n_records * self.unit.shares)
         return min(1.0, error) if math.isfinite(error) else 1.0
 
     @property
@@ -201,8 +212,8 @@ class Mechanism(ABC):
         """Tell whether nothing better is predicted than what does without the data."""
         return self.predicted_error(n_records) >= self.error_without_data
 
-    def _predicted_error(self, n_records: int) -> float:  # noqa: ARG002
-        """Predict as well as the mechanism can; by default not at all."""
+    def _predicted_error(self, n_shares: int) -> float:  # noqa: ARG002
+        """Predict as well as the mechanism can for so many shares in all; by default not at all."""
         return 1.0
 
     def _noise_share(self, per: float) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step, cost_of
+from dpkv.accounting import ROW, Neighbours, Step, Unit, cost_of
 from dpkv.accounting.exact import float_below
 from dpkv.domain import Box
 from dpkv.mechanisms.mechanism import RECORDS, Noise
@@ -44,16 +44,19 @@ class PrivateBounds:
     n_features: int
     neighbours: Neighbours
     noise_scale: float
+    unit: Unit = ROW
 
     def __post_init__(self) -> None:
         whole_number("n_features", self.n_features, at_least=1)
         positive_finite("noise_scale", self.noise_scale)
 
     @classmethod
-    def calibrate(cls, eps: Decimal, *, n_features: int, neighbours: Neighbours) -> PrivateBounds:
+    def calibrate(
+        cls, eps: Decimal, *, n_features: int, neighbours: Neighbours, unit: Unit = ROW
+    ) -> PrivateBounds:
         """Return the mechanism that costs at most ``eps``."""
-        changed = neighbours.changed_records * n_features
-        return cls(n_features, neighbours, smallest_scale(changed, float_below(eps)))
+        changed = unit.changed(neighbours) * n_features
+        return cls(n_features, neighbours, smallest_scale(changed, float_below(eps)), unit)
 
     @property
     def threshold(self) -> int:
@@ -69,7 +72,7 @@ class PrivateBounds:
 
     def schedule(self) -> Iterator[Step]:
         """Return the price of the one question."""
-        yield self.question.step(self.neighbours)
+        yield self.question.step(self.neighbours, self.unit)
 
     def steps(self) -> tuple[Step, ...]:
         """Return the one histogram of all columns."""

@@ -137,13 +137,14 @@ def calibrate_mechanism(
 
 def from_description(description: Mapping[str, Any], grid: Grid) -> Mechanism:
     """Rebuild a mechanism from ``describe``; every field is checked by the mechanism itself."""
-    from dpkv.accounting import Neighbours  # noqa: PLC0415 (heavy)
+    from dpkv.accounting import Neighbours, Unit  # noqa: PLC0415 (heavy)
 
     fields = dict(description)
     try:
         name = fields.pop("name")
         proof = fields.pop("proof")
         neighbours = Neighbours(fields.pop("neighbours"))
+        unit = Unit.from_dict(fields.pop("unit"))
         if any(type(value) not in (int, float, type(None)) for value in fields.values()):
             raise TypeError
         kind = find_kind(name, proof)
@@ -151,6 +152,7 @@ def from_description(description: Mapping[str, Any], grid: Grid) -> Mechanism:
             n_clusters=fields.pop("k"),
             grid=grid,
             neighbours=neighbours,
+            unit=unit,
             **fields,
         )
         if describe(mechanism) != dict(description):
@@ -175,5 +177,6 @@ def describe(mechanism: Mechanism) -> dict[str, Any]:
         "proof": mechanism.proof,
         "k": mechanism.n_clusters,
         "neighbours": mechanism.neighbours.value,
+        "unit": mechanism.unit.to_dict(),
         **mechanism.parameters(),
     }

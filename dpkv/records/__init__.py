@@ -7,11 +7,13 @@
 ``curator``     answers the next question of a plan at its price, and refuses any other
 ``transcript``  what was asked and answered, its exact probability and its privacy loss
 ``arrays``      records in memory or mapped
+``owners``      whose rows are whose, where a record is all rows of a person
 ``block``       rows and weights, as a question sees them
 """
 
-from dpkv.records.arrays import ArrayRecords
+from dpkv.records.arrays import ArrayRecords, one_row_each
 from dpkv.records.curator import Curator, Program, curator_of, run_on_points
+from dpkv.records.owners import Owners
 from dpkv.records.questions.question import Ask, Question, Records
 from dpkv.records.transcript import Exchange, Replay, Transcript
 
@@ -20,11 +22,13 @@ __all__ = [
     "Ask",
     "Curator",
     "Exchange",
+    "Owners",
     "Program",
     "Question",
     "Records",
     "Replay",
     "Transcript",
     "curator_of",
+    "one_row_each",
     "run_on_points",
 ]

@@ -14,11 +14,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step, cost_of
+from dpkv.accounting import ROW, Neighbours, Step, Unit, cost_of
 from dpkv.errors import PlanError, UsageError
 from dpkv.grid import Grid
 from dpkv.noise import Entropy
-from dpkv.records.arrays import ArrayRecords
+from dpkv.records.arrays import one_row_each
 from dpkv.records.questions.question import Ask, Question, Records
 from dpkv.records.transcript import Exchange, Transcript
 from dpkv.types import Integers
@@ -36,6 +36,10 @@ class Program(Protocol[Result_co]):
     @property
     def neighbours(self) -> Neighbours:
         """The relation that prices are for."""
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of privacy that prices are for."""
 
     @property
     def delta(self) -> float:
@@ -65,6 +69,7 @@ class Curator:
         neighbours: Neighbours,
         schedule: Iterable[Step],
         *,
+        unit: Unit = ROW,
         charged: Decimal | None = None,
         delta: float = 0.0,
     ) -> None:
@@ -74,6 +79,7 @@ class Curator:
         self._records = records
         self._entropy = entropy
         self._neighbours = neighbours
+        self._unit = unit
         self._coming = iter(plan)
         self._exchanges: list[Exchange] = []
 
@@ -89,7 +95,7 @@ class Curator:
         planned = next(self._coming, None)
         if planned is None:
             raise PlanError("a mechanism asked one question more than its plan has.")
-        if question.step(self._neighbours) != planned:
+        if question.step(self._neighbours, self._unit) != planned:
             raise PlanError(
                 f"a mechanism asked another question than the next of its plan ({planned.name}), "
                 "or at another price."
@@ -129,16 +135,20 @@ def curator_of(
         entropy,
         program.neighbours,
         program.schedule(),
+        unit=program.unit,
         charged=charged,
         delta=program.delta,
     )
 
 
 def run_on_points(program: Program[Result_co], points: Integers, entropy: Entropy) -> Result_co:
-    """Run a mechanism on grid points, for study: the code of a release, and nobody is charged."""
+    """Run a mechanism on grid points, for study: the code of a release, and nobody is charged.
+
+    Every point is a record of its own.
+    """
     width = program.grid.n_features
     if points.ndim != 2 or points.shape[1] != width or not len(points):  # noqa: PLR2004
         raise UsageError(
             f"the mechanism is for {width} columns. Got points of shape {points.shape} instead."
         )
-    return program.run(curator_of(program, ArrayRecords(points), entropy))
+    return program.run(curator_of(program, one_row_each(points, program.unit.shares), entropy))

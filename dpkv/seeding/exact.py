@@ -31,11 +31,7 @@ class ExactDistances:
     def __init__(
         self, points: Integers, diam2_squared: int, weights: NDArray[np.int64] = _ALL_ONE
     ) -> None:
-        heaviest = int(weights.max(initial=1))
-        if kernels.BLOCK * diam2_squared * heaviest > LARGEST_INT64:
-            raise UsageError(
-                "the grid is too fine for exact sums of squared distances: use fewer columns."
-            )
+        check_exact(diam2_squared, int(weights.max(initial=1)))
         self._points = points
         self._weights = weights
         self._sums = np.zeros(kernels.block_count(len(points)), np.int64)
@@ -105,6 +101,14 @@ class ExactDistances:
         if counts:
             counts[-1] = len(self._points) - size * (n_blocks - 1)
         return counts
+
+
+def check_exact(diam2_squared: int, heaviest: int) -> None:
+    """Refuse a grid on which the weighted squared distances of a block could overflow."""
+    if kernels.BLOCK * diam2_squared * heaviest > LARGEST_INT64:
+        raise UsageError(
+            "the grid is too fine for exact sums of squared distances: use fewer columns."
+        )
 
 
 class ExactPicker:

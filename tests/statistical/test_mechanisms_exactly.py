@@ -276,7 +276,7 @@ class Far(NoisyPick):
     remembers_picks: bool
 
     def answer(self, records: Records, entropy: Entropy) -> np.ndarray:
-        points = records.take(np.arange(records.n_records)).astype(np.int64)
+        points = records.take(np.arange(records.n_records)).points.astype(np.int64)
         weights = np.ones(len(points), np.int64)
         if self.seen:
             weights = ((points[:, None] - np.array(self.seen)) ** 2).sum(axis=2).min(axis=1)

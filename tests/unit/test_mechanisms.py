@@ -44,6 +44,7 @@ from dpkv.mechanisms.gupt import block_number
 from dpkv.mechanisms.lloyd import public_start
 from dpkv.noise import OperatingSystemEntropy, SeededEntropy
 from dpkv.records import ArrayRecords, Ask, Records, curator_of, run_on_points
+from dpkv.records.block import Block
 from dpkv.records.questions import BlockCenters
 from dpkv.releases.settling import spent
 
@@ -434,8 +435,8 @@ def test_block_number_is_the_largest_with_its_fifth_power_within_m_squared():
 class NotedBlocks(BlockCenters):
     """Notes which rows each block holds: the first column of the tables below tells the row."""
 
-    def centers_of(self, block: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        SEEN.append(frozenset((block[:, 0] % 1000).tolist()))
+    def centers_of(self, block: Block, rng: np.random.Generator) -> np.ndarray:
+        SEEN.append(frozenset((block.points[:, 0] % 1000).tolist()))
         return super().centers_of(block, rng)
 
 

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step
+from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.accounting.exact import float_below, upward
 from dpkv.accounting.split import Split
 from dpkv.accounting.zcdp import largest_rho, smallest_gaussian_scale
@@ -61,6 +61,7 @@ from dpkv.records.questions import (
     cells_step,
     count_step,
     first_levels,
+    is_total_private,
     norms_step,
     places_step,
     public_map,
@@ -90,7 +91,7 @@ class Synopsis(Mechanism):
     """Private adaptive cells, clustered at will, and private Lloyd steps."""
 
     root_scale: float | None
-    """None where the number of records is public."""
+    """None where what all records weigh is public."""
     tree_scale: float
     decay: int
     floor: int
@@ -124,9 +125,11 @@ class Synopsis(Mechanism):
         super().__post_init__()
         if self.grid.diam1**2 >= _LARGEST_PRODUCT:
             raise UsageError("the grid is too fine for exact residuals: use fewer columns.")
-        if (self.root_scale is not None) != (self.neighbours is Neighbours.ADD_REMOVE):
-            raise ParameterError("root_scale", "given for 'add-remove' alone", self.root_scale)
-        self.test.cost(self.neighbours)
+        if (self.root_scale is not None) != is_total_private(self.neighbours, self.unit):
+            raise ParameterError(
+                "root_scale", "given where the number of records is private", self.root_scale
+            )
+        self.test.cost(self.neighbours, self.unit)
         if self.root_scale is not None:
             positive_finite("root_scale", self.root_scale)
         for name in ("count_scale", "norm_scale", "sum_scale"):
@@ -152,6 +155,7 @@ class Synopsis(Mechanism):
             grid=terms.grid,
             neighbours=terms.neighbours,
             delta=terms.delta,
+            unit=terms.unit,
         )
 
     @classmethod
@@ -163,18 +167,19 @@ class Synopsis(Mechanism):
         grid: Grid,
         neighbours: Neighbours,
         delta: Decimal = Decimal(0),
+        unit: Unit = ROW,
     ) -> Synopsis:
         """Return the mechanism that costs at most ``eps``, and ``delta`` where that helps."""
         shape = layout(grid.n_features)
-        private_m = neighbours is Neighbours.ADD_REMOVE
-        budget = _Budget.of(eps, shape, private_m=private_m)
-        changed = neighbours.changed_records
+        budget = _Budget.of(eps, shape, private_m=is_total_private(neighbours, unit))
+        changed = unit.changed(neighbours)
         test = calibrate_test(
             budget.tree,
             decay=shape.decay,
             floor=shape.floor,
             levels=shape.levels,
             neighbours=neighbours,
+            unit=unit,
         )
         count_scale = smallest_scale(changed, float_below(budget.counts))
         mean_scale = None
@@ -186,7 +191,9 @@ class Synopsis(Mechanism):
             n_clusters=n_clusters,
             grid=grid,
             neighbours=neighbours,
-            root_scale=None if budget.root is None else smallest_scale(1, float_below(budget.root)),
+            root_scale=None
+            if budget.root is None
+            else smallest_scale(unit.shares, float_below(budget.root)),
             tree_scale=test.scale,
             decay=test.decay,
             floor=test.floor,
@@ -204,6 +211,7 @@ class Synopsis(Mechanism):
             sum_scale=sum_scale,
             delta_spent=spent,
             n_dimensions=dimensions,
+            unit=unit,
         )
 
     @property
@@ -237,18 +245,19 @@ class Synopsis(Mechanism):
     def schedule(self) -> Iterator[Step]:
         """Return the parts in the order in which they are asked for."""
         if self.root_scale is not None:
-            yield count_step(self.root_scale, self.neighbours)
-        yield tree_step(self.test, self.neighbours)
-        yield cells_step(self.count_scale, self.neighbours)
+            yield count_step(self.root_scale, self.neighbours, self.unit)
+        yield tree_step(self.test, self.neighbours, self.unit)
+        yield cells_step(self.count_scale, self.neighbours, self.unit)
         if self.mean_scale is not None:
-            yield places_step(self.mean_scale, self.neighbours)
+            yield places_step(self.mean_scale, self.neighbours, self.unit)
         for _ in range(self.n_steps):
             yield from self.lloyd_schedule()
 
     def lloyd_schedule(self) -> Iterator[Step]:
         """Return the parts of one Lloyd step."""
-        yield norms_step(self.norm_scale, self.neighbours)
-        yield residuals_step(self.sum_scale, self.neighbours, gaussian=self.delta_spent > 0)
+        yield norms_step(self.norm_scale, self.neighbours, self.unit)
+        gaussian = self.delta_spent > 0
+        yield residuals_step(self.sum_scale, self.neighbours, self.unit, gaussian=gaussian)
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of every part."""
@@ -278,12 +287,12 @@ class Synopsis(Mechanism):
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
-    def _predicted_error(self, n_records: int) -> float:
+    def _predicted_error(self, n_shares: int) -> float:
         """Clusters that stand out of the noise of the cells are found.
 
         Their centers move by the noise of a sum, cut to an eighth of the domain.
         """
-        size = members(n_records, self.n_clusters)
+        size = members(n_shares, self.n_clusters)
         half = max(1.0, self.grid.diam1 / max(1, self.grid.n_features) / 2.0)
         radius = _CUT * self.grid.n_features * 2.0
         unseen = _STANDS_OUT * self.count_scale / size
@@ -328,11 +337,11 @@ class Synopsis(Mechanism):
         return refine.lloyd_step(ask, clusters, before, self.step_noise, self.grid)
 
     def _number_of(self, ask: Ask) -> float:
-        """Return the number of records where that is public, and a noisy one where it is not."""
+        """Return what all records weigh where that is public, and with noise where it is not."""
         if self.root_scale is not None:
             return max(1.0, float(ask(RecordCount(self.root_scale))[0]))
         assert ask.public_size is not None
-        return float(ask.public_size)
+        return float(ask.public_size * self.unit.shares)
 
     def _first_cells(self, n_records: float) -> float:
         """Return how many cells the public first grid is to have for about so many records."""

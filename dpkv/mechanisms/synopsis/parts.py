@@ -41,7 +41,7 @@ def parts_of(mechanism: Synopsis, times: float = 1.0) -> tuple[AuditPart, ...]:
     counts = _focused(mechanism, times, "count_scale", "cell-counts")
     step = _focused(mechanism, times, "sum_scale", "residual-sums")
     found = [
-        _part("tree", test, _tables(test, end, test.threshold, end, start)),
+        _part("tree", test, _tables(test, end, test.threshold // test.unit.shares, end, start)),
         _part("counts", counts, _tables(counts, middle, _FEW, end, start)),
         _part("step", step, _tables(step, middle, _SOME, end, middle)),
     ]
@@ -92,6 +92,7 @@ def _focused_tree(mechanism: Synopsis, times: float) -> Synopsis:
         floor=mechanism.floor / mechanism.tree_scale,
         levels=mechanism.levels,
         neighbours=mechanism.neighbours,
+        unit=mechanism.unit,
     )
     return _others_silent(
         mechanism,
@@ -140,7 +141,7 @@ def _seen_of_cells(mechanism: Synopsis, ask: Ask) -> list[float]:
 def _seen_of_step(mechanism: Synopsis, ask: Ask) -> list[float]:
     before = refine.Estimate(
         mechanism.grid.middle[np.newaxis],
-        np.asarray([float(_SOME)]),
+        np.asarray([float(_SOME * mechanism.unit.shares)]),
         np.asarray([1.0]),
         np.asarray([float(mechanism.grid.diam2_squared)]),
     )

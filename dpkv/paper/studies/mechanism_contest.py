@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def contestants(
 ) -> dict[str, Mechanism]:
     """Return the mechanisms by name; ``eps_tildes`` are of published calibrations, if positive."""
     grid, k, exact = arena.grid, n_clusters, Decimal(str(eps))
-    size = {"n_records": len(arena.points), "n_clusters": k}
+    size: dict[str, Any] = {"n_records": len(arena.points), "n_clusters": k}
     mechanisms: dict[str, Mechanism] = {
         CERTIFIED: KVariates.calibrate(exact, **size, grid=grid, gamma=gamma),
         FORGY: Forgy.calibrate(exact, n_clusters=k, grid=grid, neighbours=Neighbours.REPLACE_ONE),

@@ -20,7 +20,7 @@ from dpkv.records.questions.clusters import (
     cluster_counts_step,
     cluster_sums_step,
 )
-from dpkv.records.questions.count import RecordCount, count_step
+from dpkv.records.questions.count import RecordCount, count_step, is_total_private
 from dpkv.records.questions.extremes import N_MAGNITUDES, MagnitudeHistograms, magnitude_edges
 from dpkv.records.questions.pick import NoisyPick, PickNoise, PickProof
 from dpkv.records.questions.projection import PublicMap, public_map
@@ -65,6 +65,7 @@ __all__ = [
     "cluster_sums_step",
     "count_step",
     "first_levels",
+    "is_total_private",
     "magnitude_edges",
     "norms_step",
     "places_step",

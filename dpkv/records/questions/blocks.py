@@ -1,13 +1,16 @@
 """What are the centers of blocks of records, added up? GUPT's question.
 
-The records are cut into l blocks at random. k-means runs on each without privacy; its centers are
-sorted by the first column so that they line up, rounded to the grid and clipped to the domain. The
-sum over blocks gets discrete Laplace noise.
+The records, rows or persons with all their rows, are cut into l blocks at random. k-means runs on
+the rows of each by their weights, without privacy; its centers are sorted by the first column so
+that they line up, rounded to the grid and clipped to the domain. The sum over blocks gets discrete
+Laplace noise.
 
 Proof. The partition, and the randomness of every block's k-means, are fixed by ``seed``, which is
 drawn without looking at the records. Replacing one record changes one block, hence k grid points by
 at most diam1 each: the summed integers have L1 sensitivity k diam1, whatever k-means does inside a
-block. Noise of scale b costs k diam1 / b. For replace-one neighbours, with m public.
+block. Noise of scale b costs k diam1 / b. For replace-one neighbours, with m public. Persons are
+numbered by their first rows; that the order in which they come tells nothing is in
+``docs/persons.md``.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step, laplace_step
+from dpkv.accounting import ROW, Neighbours, Step, Unit, laplace_step
 from dpkv.errors import UsageError
 from dpkv.grid import Grid
 from dpkv.noise import Entropy
+from dpkv.records.block import Block
 from dpkv.records.questions.question import Question, Records, log_laplace
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd
@@ -44,7 +48,7 @@ class BlockCenters(Question):
     seed: int
     """Public coins: which record is in which block, and how every block's k-means starts."""
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:  # noqa: ARG002
         """Return the price of the sum."""
         if neighbours is not Neighbours.REPLACE_ONE:
             raise UsageError("the centres of blocks are priced for replace-one neighbours only.")
@@ -69,16 +73,20 @@ class BlockCenters(Question):
             sums += self.centers_of(records.take(np.sort(rows)), block_rng)
         return sums
 
-    def centers_of(self, block: Integers, rng: np.random.Generator) -> Integers:
+    def centers_of(self, block: Block, rng: np.random.Generator) -> Integers:
         """Return k grid points for a block, in order of the first column.
 
-        A block with fewer records than centers, which depends on public numbers alone, fills up
-        with the domain's middle.
+        A block with fewer rows than centers fills up with the domain's middle.
         """
-        found = min(self.n_clusters, len(block))
-        values: Float64s = block.astype(np.float64)
-        seeds, _ = kmeans_plusplus(values, found, rng=rng)
-        ends = lloyd(values, seeds, max_iterations=_LLOYD_STEPS).centers
+        values: Float64s = block.points.astype(np.float64)
+        share = None
+        if block.weights.size:
+            counts = block.weights > 0
+            values, share = values[counts], block.weights[counts].astype(np.float64)
+        found = min(self.n_clusters, len(values))
         centers = np.tile(self.grid.middle, (self.n_clusters, 1))
-        centers[:found] = self.grid.clip(np.rint(ends).astype(np.int64))
+        if found:
+            seeds, _ = kmeans_plusplus(values, found, sample_weight=share, rng=rng)
+            ends = lloyd(values, seeds, sample_weight=share, max_iterations=_LLOYD_STEPS).centers
+            centers[:found] = self.grid.clip(np.rint(ends).astype(np.int64))
         return np.asarray(centers[np.lexsort(centers.T[::-1])])

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step, laplace_step
+from dpkv.accounting import ROW, Neighbours, Step, Unit, laplace_step
 from dpkv.records.block import Block
 from dpkv.records.partition import partition_of
 from dpkv.records.passes import PLACE_UNIT
@@ -37,9 +37,9 @@ class CellCounts(NoisySums):
     tree: Tree
     scale: float
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return the price of all counts together."""
-        return cells_step(self.scale, neighbours)
+        return cells_step(self.scale, neighbours, unit)
 
     def part(self, block: Block) -> Integers:
         """Return what the rows of every leaf count."""
@@ -60,9 +60,9 @@ class CellPlaces(NoisySums):
     scale: float
     """For a reach of one."""
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return the price of all places together."""
-        return places_step(self.scale, neighbours)
+        return places_step(self.scale, neighbours, unit)
 
     def part(self, block: Block) -> Integers:
         """Return the sums of a block."""
@@ -74,14 +74,14 @@ class CellPlaces(NoisySums):
         return np.asarray([scale_for(self.scale, self.reach)])
 
 
-def cells_step(scale: float, neighbours: Neighbours) -> Step:
+def cells_step(scale: float, neighbours: Neighbours, unit: Unit = ROW) -> Step:
     """Return the price of counts with such noise."""
-    return laplace_step("cell-counts", neighbours.changed_records, scale)
+    return laplace_step("cell-counts", unit.changed(neighbours), scale)
 
 
-def places_step(scale: float, neighbours: Neighbours) -> Step:
+def places_step(scale: float, neighbours: Neighbours, unit: Unit = ROW) -> Step:
     """Return the price of places with such noise, for a reach of one."""
-    return laplace_step("cell-places", neighbours.changed_records, scale)
+    return laplace_step("cell-places", unit.changed(neighbours), scale)
 
 
 def scale_for(scale: float, radius: int) -> float:

@@ -26,6 +26,11 @@ become less likely. Replacing a record removes one on path A and adds one on pat
 paths keep their counts; below, A's leaf pays at most 1 / lam and B's splits at most S; if A and B
 end in the same leaf, nothing changes. QED.
 
+Where units of privacy are persons, or rows have weights, counts are in shares, of which a unit has
+at most W. Add it share by share: a share lies on one path, so each multiplies the probability by at
+most exp(S), or exp(1 / lam) where it is removed. The tree costs W times as much as above, of an S
+and a 1 / lam that are W times smaller, with lam, decay and floor in shares (``docs/persons.md``).
+
 The closed forms, from geometric series: P(Z > -u) = 1 - q^u / (1 + q) for u >= 1, and q^(1-u) /
 (1 + q) for u <= 0. So r(u) = 1 / lam for u <= 1, and below that afterwards. PrivTree (Zhang et al.,
 2016) has floor = decay and continuous noise; a floor below the decay costs less.
@@ -40,7 +45,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 
-from dpkv.accounting import Neighbours
+from dpkv.accounting import ROW, Neighbours, Unit
 from dpkv.accounting.exact import nearest, upward
 from dpkv.errors import ParameterError
 from dpkv.validation import LARGEST_WHOLE, positive_finite, whole_number
@@ -72,31 +77,30 @@ class TreeTest:
         """Return how much lower a score is after so many tests above it."""
         return tests * self.decay
 
-    def cost(self, neighbours: Neighbours) -> Decimal:
+    def cost(self, neighbours: Neighbours, unit: Unit = ROW) -> Decimal:
         """Return what the tree costs, rounded up."""
-        return _certified(self, neighbours)
+        return _certified(self, neighbours, unit.shares)
 
-    def rough_cost(self, neighbours: Neighbours) -> Decimal:
+    def rough_cost(self, neighbours: Neighbours, unit: Unit = ROW) -> Decimal:
         """Return about what the tree costs, to search with."""
-        return _price(self, neighbours, _ROUGH)
+        return _price(self, neighbours, unit.shares, _ROUGH)
 
 
 @lru_cache(maxsize=64)
-def _certified(test: TreeTest, neighbours: Neighbours) -> Decimal:
+def _certified(test: TreeTest, neighbours: Neighbours, shares: int) -> Decimal:
     """Add up the theorem's terms, each rounded up."""
-    return _price(test, neighbours, _EXACT)
+    return _price(test, neighbours, shares, _EXACT)
 
 
-def _price(test: TreeTest, neighbours: Neighbours, context: Context) -> Decimal:
+def _price(test: TreeTest, neighbours: Neighbours, shares: int, context: Context) -> Decimal:
     """Add up the theorem's terms, calculated in ``context`` and rounded up."""
     inverse, leaf = (_inverse(test.scale, some) for some in (context, _UP))
     splits = Decimal(0)
     for i in range(test.levels):
         u = 1 - test.floor + i * test.decay
         splits = _UP.add(splits, leaf if u <= 1 else _log_ratio(u, inverse, context))
-    if neighbours is Neighbours.ADD_REMOVE:
-        return max(splits, leaf)
-    return _UP.add(splits, leaf)
+    of_one = max(splits, leaf) if neighbours is Neighbours.ADD_REMOVE else _UP.add(splits, leaf)
+    return _UP.multiply(of_one, Decimal(shares))
 
 
 def _inverse(scale: float, context: Context) -> Decimal:
@@ -118,26 +122,33 @@ def _log_ratio(u: int, inverse: Decimal, context: Context) -> Decimal:
 
 @lru_cache(maxsize=64)
 def calibrate_test(
-    eps: Decimal, *, decay: float, floor: float, levels: int, neighbours: Neighbours
+    eps: Decimal,
+    *,
+    decay: float,
+    floor: float,
+    levels: int,
+    neighbours: Neighbours,
+    unit: Unit = ROW,
 ) -> TreeTest:
     """Return the test with about the least noise that ``eps`` allows.
 
     ``decay`` and ``floor`` are in units of the noise's scale. The search is in few digits; what it
     finds is priced in many, with a hair more noise where it is needed.
     """
-    farthest = (levels + 1.0) / float(eps)  # all tests at their full price
+    farthest = (levels + 1.0) * unit.shares / float(eps)  # all tests at their full price
     if not math.isfinite(farthest):
         raise ParameterError("eps", "large enough for a finite noise", f"{eps:f}")
 
     def free(scale: float) -> TreeTest:
         return TreeTest(scale, max(1, round(decay * scale)), max(1, round(floor * scale)), levels)
 
-    rough = free(_least_scale(free, eps, neighbours, 0.5 / float(eps), farthest))
+    closest = 0.5 * unit.shares / float(eps)
+    rough = free(_least_scale(free, eps, neighbours, unit, closest, farthest))
     # Rounding made steps in the price: once both are whole numbers, less noise may do.
     fixed = partial(TreeTest, decay=rough.decay, floor=rough.floor, levels=levels)
-    scale = _least_scale(fixed, eps, neighbours, rough.scale / 4.0, farthest)
+    scale = _least_scale(fixed, eps, neighbours, unit, rough.scale / 4.0, farthest)
     hair = 1e-15
-    while fixed(scale).cost(neighbours) > eps:
+    while fixed(scale).cost(neighbours, unit) > eps:
         scale, hair = scale * (1.0 + hair), 2.0 * hair
     return fixed(scale)
 
@@ -146,13 +157,14 @@ def _least_scale(
     test_at: Callable[[float], TreeTest],
     eps: Decimal,
     neighbours: Neighbours,
+    unit: Unit,
     low: float,
     high: float,
 ) -> float:
     """Bisect for about the least scale whose test costs at most ``eps``; at ``high`` it does."""
     for _ in range(60):
         middle = math.sqrt(low * high)
-        if test_at(middle).rough_cost(neighbours) <= eps:
+        if test_at(middle).rough_cost(neighbours, unit) <= eps:
             high = middle
         else:
             low = middle

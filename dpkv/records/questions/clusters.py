@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpkv import kernels
-from dpkv.accounting import Neighbours, Step, laplace_step
+from dpkv.accounting import ROW, Neighbours, Step, Unit, laplace_step
 from dpkv.grid import Grid
 from dpkv.records.block import Block
 from dpkv.records.questions.question import NoisySums
@@ -36,9 +36,9 @@ class ClusterCounts(NoisySums):
     centers: Integers
     scale: float
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return the price of all counts together."""
-        return cluster_counts_step(self.scale, neighbours)
+        return cluster_counts_step(self.scale, neighbours, unit)
 
     def part(self, block: Block) -> Integers:
         """Return the counts of a block."""
@@ -57,9 +57,9 @@ class ClusterSums(NoisySums):
     grid: Grid
     scale: float
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return the price of all sums together."""
-        return cluster_sums_step(self.grid, self.scale, neighbours)
+        return cluster_sums_step(self.grid, self.scale, neighbours, unit)
 
     def part(self, block: Block) -> Integers:
         """Return the sums of a block."""
@@ -71,12 +71,12 @@ class ClusterSums(NoisySums):
         return np.asarray([self.scale])
 
 
-def cluster_counts_step(scale: float, neighbours: Neighbours) -> Step:
+def cluster_counts_step(scale: float, neighbours: Neighbours, unit: Unit = ROW) -> Step:
     """Return the price of counts with such noise."""
-    return laplace_step("cluster-counts", neighbours.changed_records, scale)
+    return laplace_step("cluster-counts", unit.changed(neighbours), scale)
 
 
-def cluster_sums_step(grid: Grid, scale: float, neighbours: Neighbours) -> Step:
+def cluster_sums_step(grid: Grid, scale: float, neighbours: Neighbours, unit: Unit = ROW) -> Step:
     """Return the price of sums of offsets with such noise."""
-    sensitivity = neighbours.changed_records * grid.radius1
+    sensitivity = unit.changed(neighbours) * grid.radius1
     return laplace_step("cluster-sums", sensitivity, scale)

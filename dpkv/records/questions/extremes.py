@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step, laplace_step
+from dpkv.accounting import ROW, Neighbours, Step, Unit, laplace_step
 from dpkv.noise import Int64s
 from dpkv.records.block import Block
 from dpkv.records.questions.question import NoisySums
@@ -37,9 +37,9 @@ class MagnitudeHistograms(NoisySums):
     n_features: int
     scale: float
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return the price of the histograms of all columns together."""
-        changed = neighbours.changed_records * self.n_features
+        changed = unit.changed(neighbours) * self.n_features
         return laplace_step("column-histograms", changed, self.scale)
 
     def part(self, block: Block) -> Integers:

@@ -8,12 +8,15 @@ b), so the noise has ratio rho = exp(diam1 / b), exactly.
 
 Proof "theorem-a" (``calibration/amplified.py``). S is the theorem's gamma diam2^2. A round costs
 what the theorem says of it: log(1 + (rho - 1) / m) for the first and log(1 + w (rho - 1)) for every
-later one. For replace-one neighbours, with m public.
+later one. For replace-one neighbours, with m public. A record is a row, or a
+person whose rows share one weight. What is picked with probability v is then any of these rows,
+released with a mixture of their densities, and Theorem A holds as it stands (``docs/persons.md``).
 
 Proof "local". Given the centers so far, the distribution of the next one is a mixture of p_a over
 the records a, however they are picked. All p_a are within a factor rho of each other at every x, so
 any two mixtures are: of neighbouring tables, and of any two tables at all. A round costs log rho,
-for replace-one and for add/remove alike.
+for replace-one and for add/remove alike. Weights may be anything. Where no row has any, the
+domain's middle is released through the noise, which is one more such density.
 
 "none" is no proof: the noise follows the paper's formula from figures of the data, and the
 question has no price.
@@ -29,13 +32,13 @@ from typing import Literal
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step, laplace_step
+from dpkv.accounting import ROW, Neighbours, Step, Unit, laplace_step
 from dpkv.accounting.theorem_a import round_costs
 from dpkv.errors import UsageError
 from dpkv.grid import Grid
 from dpkv.noise import Entropy
 from dpkv.records.block import Block
-from dpkv.records.questions.question import Question, Records, log_tanh_half
+from dpkv.records.questions.question import Question, Records, log_laplace, log_tanh_half
 from dpkv.seeding.exact import ExactDistances
 from dpkv.types import Float64s, Integers
 
@@ -67,19 +70,21 @@ class PickNoise:
             return math.inf
         return Fraction(self.smoothing, self.grid.diam2_squared)
 
-    def step(self, neighbours: Neighbours, *, first: bool) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW, *, first: bool) -> Step:
         """Return the price of the first round, or of a later one."""
-        return _price(self, neighbours, first)
+        return _price(self, neighbours, unit, first)
 
 
 @lru_cache(maxsize=256)
-def _price(noise: PickNoise, neighbours: Neighbours, first: bool) -> Step:
+def _price(noise: PickNoise, neighbours: Neighbours, unit: Unit, first: bool) -> Step:
     if noise.proof == "none":
         return Step("unproved-center", None)
     if noise.proof == "local":
         return laplace_step("noisy-center", noise.grid.diam1, noise.scale)
     if neighbours is not Neighbours.REPLACE_ONE or noise.n_records is None:
         raise UsageError("Theorem A is for replace-one neighbours and a public number of records.")
+    if not unit.even:
+        raise UsageError("Theorem A is for units of privacy that all weigh the same.")
     opening, later = round_costs(noise.log_ratio, noise.n_records, noise.gamma)
     if first:
         return Step("uniform-pick", opening)
@@ -94,13 +99,15 @@ class NoisyPick(Question):
     centers: Integers
     """Those released so far, moved into the domain."""
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return what Theorem A, or the local argument, makes this round cost."""
-        return self.noise.step(neighbours, first=not len(self.centers))
+        return self.noise.step(neighbours, unit, first=not len(self.centers))
 
     def answer(self, records: Records, entropy: Entropy) -> Integers:
         """Return the noisy record."""
         smoothing, totals = self._weighed(records)
+        if sum(totals) == 0:
+            return entropy.add_laplace(self.noise.grid.middle, self.noise.scale)
         target = entropy.below(sum(totals))
         number = 0
         while target >= totals[number]:
@@ -120,6 +127,8 @@ class NoisyPick(Question):
     def log_probability(self, records: Records, answer: Integers) -> float:
         """Return log of sum_a W(a) P(answer | a) / sum_a W(a)."""
         smoothing, totals = self._weighed(records)
+        if sum(totals) == 0:
+            return log_laplace(np.abs(answer - self.noise.grid.middle), self.noise.scale)
         parts = records.gather(partial(_log_mass, self, answer, smoothing))
         peak = max(parts)
         if peak == -math.inf:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step
+from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.noise import Entropy
 from dpkv.records.block import Block
 from dpkv.types import Float64s, Integers
@@ -30,7 +30,7 @@ class Records(Protocol):
 
     @property
     def n_records(self) -> int:
-        """The number of records; public or not, as the relation says."""
+        """The number of rows, or of persons; public or not, as the relation says."""
 
     def gather(self, task: Callable[[Block], Part]) -> list[Part]:
         """Return what the task finds in every block, in the order of the blocks."""
@@ -38,8 +38,8 @@ class Records(Protocol):
     def gather_one(self, number: int, task: Callable[[Block], Part]) -> Part:
         """Return what the task finds in one block."""
 
-    def take(self, rows: Integers) -> Integers:
-        """Return some rows, by their numbers in ascending order."""
+    def take(self, records: Integers) -> Block:
+        """Return the rows of some records, by the records' numbers in ascending order."""
 
 
 class Ask(Protocol):
@@ -61,7 +61,7 @@ class Question(ABC):
     """Something that may be asked of records, at a price."""
 
     @abstractmethod
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return the price, under the name that a plan gives it."""
 
     @abstractmethod

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import kernels
-from dpkv.accounting import Neighbours, Step, gaussian_step, laplace_step
+from dpkv.accounting import ROW, Neighbours, Step, Unit, gaussian_step, laplace_step
 from dpkv.records.block import Block
 from dpkv.records.partition import map_points
 from dpkv.records.passes import nearest_labels, norm_histograms, residual_sums
@@ -70,9 +70,9 @@ class NormHistograms(NoisySums):
     """Whether norms are L2; they are L1 otherwise."""
     scale: float
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return the price of all histograms together."""
-        return norms_step(self.scale, neighbours)
+        return norms_step(self.scale, neighbours, unit)
 
     def part(self, block: Block) -> Integers:
         """Return the histograms of a block."""
@@ -104,9 +104,9 @@ class ResidualSums(NoisySums):
         """Whether the noise is discrete Gaussian."""
         return self.gaussian
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return the price of all sums together."""
-        return residuals_step(self.scale, neighbours, gaussian=self.gaussian)
+        return residuals_step(self.scale, neighbours, unit, gaussian=self.gaussian)
 
     def part(self, block: Block) -> Integers:
         """Return the sums of a block."""
@@ -121,14 +121,16 @@ class ResidualSums(NoisySums):
         return np.asarray([[scale_for(self.scale, int(radius))] for radius in self.radii])
 
 
-def norms_step(scale: float, neighbours: Neighbours) -> Step:
+def norms_step(scale: float, neighbours: Neighbours, unit: Unit = ROW) -> Step:
     """Return the price of histograms with such noise."""
-    return laplace_step("residual-norms", neighbours.changed_records, scale)
+    return laplace_step("residual-norms", unit.changed(neighbours), scale)
 
 
-def residuals_step(scale: float, neighbours: Neighbours, *, gaussian: bool) -> Step:
+def residuals_step(
+    scale: float, neighbours: Neighbours, unit: Unit = ROW, *, gaussian: bool
+) -> Step:
     """Return the price of sums of residuals with such noise."""
-    name, changed = "residual-sums", neighbours.changed_records
+    name, changed = "residual-sums", unit.changed(neighbours)
     if gaussian:
         return gaussian_step(name, changed**2, scale)
     return laplace_step(name, changed, scale)

@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from dpkv.accounting import Neighbours, Step
+from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.noise import Entropy
 from dpkv.records.block import Block
 from dpkv.records.partition import partition_of
@@ -38,9 +38,9 @@ def first_levels(n_cells: float) -> int:
     return min(math.floor(math.log2(max(1.0, n_cells))), _MOST_FIRST_LEVELS)
 
 
-def tree_step(test: TreeTest, neighbours: Neighbours) -> Step:
+def tree_step(test: TreeTest, neighbours: Neighbours, unit: Unit = ROW) -> Step:
     """Return the price of a tree that is grown by such tests."""
-    return Step("cell-tree", test.cost(neighbours))
+    return Step("cell-tree", test.cost(neighbours, unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,9 @@ class CellSplits(Question):
     untested: int
     threshold: int
 
-    def step(self, neighbours: Neighbours) -> Step:
+    def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return the certified price of all tests together."""
-        return tree_step(self.test, neighbours)
+        return tree_step(self.test, neighbours, unit)
 
     def answer(self, records: Records, entropy: Entropy) -> Tree:
         """Return the tree, grown level by level."""

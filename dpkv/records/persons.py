@@ -1,0 +1,266 @@
+"""What every row weighs, where a person counts once or rows have weights: before the curator.
+
+    rows                       a row weighs one, or its survey weight
+    persons, "share"           a person's rows share one weight, of PERSON_SHARES
+    persons, "limit"           a person's first c rows weigh one each, the others nothing
+    persons, "mean"            a person becomes one row: the mean of the rows, in whole grid steps
+
+A row that does not count, for want of a value, weighs nothing; its person's other rows share all.
+Whatever is decided here about a row depends on the rows of its own person alone, in their own
+order, and on public facts. That is what ``docs/persons.md`` asks of it: a unit of privacy has at
+most ``Weighing.unit.shares`` shares, and exactly so many where ``unit.even`` says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpkv.accounting import PERSON, PERSON_SHARES, ROW, Unit
+from dpkv.errors import ParameterError
+from dpkv.kernels import compiled
+from dpkv.records.arrays import ArrayRecords
+from dpkv.records.block import NO_WEIGHTS
+from dpkv.records.owners import Owners
+from dpkv.types import Integers
+from dpkv.validation import whole_number
+
+Keys = NDArray[np.uint64]
+Rule = Literal["share", "limit", "mean"]
+_FIRST_SLOTS = 1 << 12
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """How rows are weighed: public, and all that prices need to know of it is ``unit``."""
+
+    persons: Rule | None = None
+    """How a person counts once; None where a row is a row."""
+    most_rows: int | None = None
+    """How many rows of a person are kept by "limit"."""
+    most_weight: float | None = None
+    """The largest survey weight, where rows have weights."""
+    may_ignore: bool = False
+    """Whether a public rule may let rows count for nothing."""
+
+    def __post_init__(self) -> None:
+        if (self.most_rows is not None) != (self.persons == "limit"):
+            raise ParameterError(
+                "rows_per_person", "given for persons, and no other", self.most_rows
+            )
+        if self.most_rows is not None:
+            whole_number("rows_per_person", self.most_rows, at_least=1, at_most=PERSON_SHARES)
+        if self.most_weight is not None and self.persons in ("limit", "mean"):
+            raise ParameterError(
+                "weight",
+                "left out with rows_per_person and one_row_per_person",
+                self.most_weight,
+                "A person's rows share the person's weight: name the person alone.",
+            )
+
+    @property
+    def unit(self) -> Unit:
+        """The unit of privacy."""
+        worth = self.most_weight or 1.0
+        even = not self.may_ignore and self.most_weight is None
+        if self.persons is None:
+            shares = PERSON_SHARES if self.most_weight is not None else 1
+            return Unit("row", shares, even, worth)
+        if self.persons == "limit":
+            assert self.most_rows is not None
+            return Unit("person", self.most_rows, False, float(self.most_rows))
+        if self.persons == "mean":
+            return Unit("person", 1, even, worth)
+        return Unit("person", PERSON_SHARES, even, worth)
+
+    @property
+    def unit_before_grid(self) -> Unit:
+        """The unit of what is asked before there is a grid, on which means would be taken."""
+        return self.shared.unit
+
+    @property
+    def shared(self) -> Weighing:
+        """The weighing of rows by their persons' shares, where means come later."""
+        if self.persons != "mean":
+            return self
+        return Weighing("share", may_ignore=self.may_ignore)
+
+
+EVERY_ROW = Weighing()
+assert EVERY_ROW.unit == ROW
+assert Weighing("share").unit == PERSON
+
+
+@dataclass(frozen=True, eq=False)
+class RowFacts:
+    """What is known of every row beside its point. Private."""
+
+    n_rows: int
+    persons: Owners | None = None
+    counts: NDArray[np.bool_] | None = None
+    """Whether a row counts; None where all do."""
+    weights: NDArray[np.int64] | None = None
+    """Survey weights from 0 to PERSON_SHARES, which stands for the largest."""
+
+    @property
+    def n_records(self) -> int:
+        """The number of rows, or of persons: those that count for nothing included."""
+        return self.n_rows if self.persons is None else self.persons.count
+
+    def weigh(self, how: Weighing) -> NDArray[np.int64]:
+        """Return what every row weighs, in shares; nothing where each weighs one."""
+        if how.persons is None:
+            return self._row_weights()
+        assert self.persons is not None
+        counts = self._counting()
+        if how.persons == "limit":
+            return self._first_rows(counts, how.most_rows or 0)
+        return self._shares(counts)
+
+    def records(self, points: NDArray[Any], how: Weighing) -> ArrayRecords:
+        """Return the records that a mechanism's questions are asked of; points are on the grid."""
+        if how.persons == "mean":
+            assert self.persons is not None
+            means, weights = mean_rows(points, self.persons, self._counting())
+            return ArrayRecords(means, weights if how.may_ignore else NO_WEIGHTS)
+        return ArrayRecords(points, self.weigh(how), owners=self.persons)
+
+    def _row_weights(self) -> NDArray[np.int64]:
+        if self.weights is not None:
+            return self.weights if self.counts is None else self.weights * self.counts
+        return NO_WEIGHTS if self.counts is None else self.counts.astype(np.int64)
+
+    def _counting(self) -> NDArray[np.bool_]:
+        return np.ones(self.n_rows, np.bool_) if self.counts is None else self.counts
+
+    def _first_rows(self, counts: NDArray[np.bool_], most: int) -> NDArray[np.int64]:
+        assert self.persons is not None
+        found = np.empty(self.n_rows, np.int64)
+        _keep_first(
+            self.persons.numbers, counts, most, np.zeros(self.persons.count, np.int32), found
+        )
+        return found
+
+    def _shares(self, counts: NDArray[np.bool_]) -> NDArray[np.int64]:
+        assert self.persons is not None
+        n_persons, found = self.persons.count, np.empty(self.n_rows, np.int64)
+        rows = np.zeros(n_persons, np.int64)
+        total = np.zeros(n_persons if self.weights is not None else 0, np.int64)
+        weights = NO_WEIGHTS if self.weights is None else self.weights
+        _add_up(self.persons.numbers, counts, weights, rows, total)
+        _share_out(self.persons.numbers, counts, rows, total, PERSON_SHARES, found)
+        return found
+
+
+def owners_of(keys: Keys) -> Owners:
+    """Return whose rows are whose, from keys that are equal where persons are.
+
+    Keys must look random, as keyed hashes do: they are looked up as they are. Time and memory grow
+    with the number of rows and persons, and nothing is sorted.
+    """
+    numbers = np.empty(len(keys), np.int32)
+    return Owners(numbers, int(_number(np.ascontiguousarray(keys), numbers, _FIRST_SLOTS)))
+
+
+def mean_rows(
+    points: NDArray[Any], persons: Owners, counts: NDArray[np.bool_]
+) -> tuple[Integers, NDArray[np.int64]]:
+    """Return one row a person, the mean of the rows that count, and which persons have any.
+
+    Rounded toward zero, so that no coordinate leaves the range of the rows' own and no L1 norm is
+    above theirs: a mean is on the grid and in the domain. Who has no row that counts is at zero.
+    """
+    rows = np.bincount(persons.numbers[counts], minlength=persons.count)
+    sums = np.zeros((persons.count, points.shape[1]), np.int64)
+    _add_points(points, persons.numbers, counts, sums)
+    size = np.abs(sums) // np.maximum(rows, 1)[:, np.newaxis]
+    return (np.sign(sums) * size).astype(np.int32), np.minimum(rows, 1).astype(np.int64)
+
+
+# -- loops over rows, in their order ---------------------------------------------------------------
+
+
+@compiled
+def _number(keys, numbers, n_slots):  # type: ignore[no-untyped-def]
+    """Number the distinct keys in the order in which they first come; return how many there are."""
+    slots, held = np.full(n_slots, -1, np.int32), np.empty(n_slots, np.uint64)
+    count = 0
+    for i in range(len(keys)):
+        if 2 * count >= len(slots):
+            slots, held = _twice_as_wide(slots, held)
+        mask = np.uint64(len(slots) - 1)
+        slot = np.int64(keys[i] & mask)
+        while slots[slot] >= 0 and held[slot] != keys[i]:
+            slot = (slot + 1) & np.int64(mask)
+        if slots[slot] < 0:
+            slots[slot], held[slot] = count, keys[i]
+            count += 1
+        numbers[i] = slots[slot]
+    return count
+
+
+@compiled
+def _twice_as_wide(slots, held):  # type: ignore[no-untyped-def]
+    """Return a table of twice as many slots with the same keys."""
+    wider, kept = np.full(2 * len(slots), -1, np.int32), np.empty(2 * len(slots), np.uint64)
+    mask = np.uint64(len(wider) - 1)
+    for old in range(len(slots)):
+        if slots[old] < 0:
+            continue
+        slot = np.int64(held[old] & mask)
+        while wider[slot] >= 0:
+            slot = (slot + 1) & np.int64(mask)
+        wider[slot], kept[slot] = slots[old], held[old]
+    return wider, kept
+
+
+@compiled
+def _keep_first(numbers, counts, most, seen, found):  # type: ignore[no-untyped-def]
+    """Give one to the first ``most`` rows of every person that count."""
+    for i in range(len(numbers)):
+        person = numbers[i]
+        found[i] = 1 if counts[i] and seen[person] < most else 0
+        seen[person] += found[i]
+
+
+@compiled
+def _add_up(numbers, counts, weights, rows, total):  # type: ignore[no-untyped-def]
+    """Count every person's rows that count, and add up their weights where there are any."""
+    for i in range(len(numbers)):
+        if counts[i]:
+            rows[numbers[i]] += 1
+            if weights.size:
+                total[numbers[i]] += weights[i]
+
+
+@compiled
+def _share_out(numbers, counts, rows, total, shares, found):  # type: ignore[no-untyped-def]
+    """Share out every person's weight among the rows that count; the first ones get the rest.
+
+    A person's weight is ``shares``, or the mean of the rows' weights, rounded down. What is left of
+    it is kept in ``total``, and how many rows wait for their part in ``rows``.
+    """
+    for person in range(len(total)):
+        if rows[person] > 0:
+            total[person] //= rows[person]
+    n_rows = rows.copy()
+    for i in range(len(numbers)):
+        person = numbers[i]
+        found[i] = 0
+        if counts[i]:
+            whole = total[person] if total.size else shares
+            place = n_rows[person] - rows[person]
+            found[i] = whole // n_rows[person] + (1 if place < whole % n_rows[person] else 0)
+            rows[person] -= 1
+
+
+@compiled
+def _add_points(points, numbers, counts, sums):  # type: ignore[no-untyped-def]
+    """Add up the points of every person that count."""
+    for i in range(len(numbers)):
+        if counts[i]:
+            for j in range(points.shape[1]):
+                sums[numbers[i], j] += points[i, j]
