@@ -11,15 +11,19 @@ from decimal import Decimal
 
 import numpy as np
 
+from dpkv.accounting import ROW, Unit
+from dpkv.audits.person_tables import PersonTable, group_rows, neighbour_of_persons
 from dpkv.domain import Box, Domain, L1Ball
 from dpkv.mechanisms import MECHANISMS, Mechanism, Neighbours, calibrate_mechanism
 from dpkv.noise import Entropy
+from dpkv.records.persons import Weighing
 from dpkv.types import Integers
 
 _WIDTHS = (1, 2, 3, 4, 7, 12, 20, 21, 40)
 _EPS = ("0.1", "1", "6")
 _DELTAS = ("0", "1e-6")
 _MOST_RECORDS = 80
+_MOST_ROWS = (2, 5, 20)
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,9 @@ class Wanted:
     eps: Decimal
     delta: Decimal
     k: int
+    unit: Unit = ROW
 
-    def __call__(self, points: Integers) -> Mechanism:
+    def __call__(self, points: Integers | PersonTable) -> Mechanism:
         """Return the mechanism that would be run on a table."""
         return calibrate_mechanism(
             self.name,
@@ -43,6 +48,7 @@ class Wanted:
             grid=self.domain.grid(),
             neighbours=self.relation,
             delta=self.delta,
+            unit=self.unit,
         )
 
 
@@ -51,8 +57,8 @@ class ReplayCase:
     """A mechanism, a table and a neighbour of it, and where noise comes from."""
 
     wanted: Wanted
-    points: Integers
-    neighbour: Integers
+    points: Integers | PersonTable
+    neighbour: Integers | PersonTable
     entropy: Entropy
 
 
@@ -107,14 +113,7 @@ def cases(
         name, relation = covered[number % len(covered)]
         domain = domain_of(rng, int(rng.choice(_WIDTHS)))
         m = int(rng.integers(2, _MOST_RECORDS))
-        wanted = Wanted(
-            name,
-            relation,
-            domain,
-            eps=Decimal(str(rng.choice(_EPS))),
-            delta=Decimal(str(rng.choice(_DELTAS))) if MECHANISMS[name].uses_delta else Decimal(0),
-            k=int(rng.integers(1, min(m, 6))),
-        )
+        wanted = _wanted(rng, name, relation, domain, m)
         points = table_of(rng, domain, m)
         neighbour = neighbour_of(rng, points, domain, relation)
         if relation is Neighbours.ADD_REMOVE and rng.integers(2):
@@ -122,3 +121,72 @@ def cases(
         kind = entropies[number // len(covered) % len(entropies)]
         source = kind(np.random.SeedSequence([seed, number, 1]))
         yield ReplayCase(wanted, points, neighbour, source)
+
+
+def _wanted(
+    rng: np.random.Generator,
+    name: str,
+    relation: Neighbours,
+    domain: Domain,
+    m: int,
+    unit: Unit = ROW,
+) -> Wanted:
+    return Wanted(
+        name,
+        relation,
+        domain,
+        eps=Decimal(str(rng.choice(_EPS))),
+        delta=Decimal(str(rng.choice(_DELTAS))) if MECHANISMS[name].uses_delta else Decimal(0),
+        k=int(rng.integers(1, min(m, 6))),
+        unit=unit,
+    )
+
+
+WEIGHINGS = (
+    Weighing("share"),
+    Weighing("share", shares=5),
+    Weighing("share", may_ignore=True),
+    Weighing("share", most_weight=2.5),
+    Weighing("share", most_weight=10.0, may_ignore=True, shares=7),
+    Weighing("limit", most_rows=1),
+    Weighing("limit", most_rows=3, may_ignore=True),
+    Weighing("mean"),
+    Weighing("mean", may_ignore=True),
+    Weighing(most_weight=0.5),
+    Weighing(may_ignore=True),
+)
+"""The ways in which rows are weighed; persons of few shares have rows without any."""
+
+
+def person_cases(
+    seed: int, count: int, entropies: Sequence[Callable[[np.random.SeedSequence], Entropy]]
+) -> Iterator[ReplayCase]:
+    """Yield so many cases in which records are persons with several rows, or rows have weights."""
+    covered = [
+        (name, relation, how)
+        for how in WEIGHINGS
+        for name, kind in MECHANISMS.items()
+        for relation in kind.relations
+        if covers(name, relation, how)
+    ]
+    for number in range(count):
+        rng = np.random.default_rng([seed, number, 2])
+        name, relation, how = covered[number % len(covered)]
+        domain = domain_of(rng, int(rng.choice(_WIDTHS)))
+        points = table_of(rng, domain, int(rng.integers(4, _MOST_RECORDS)))
+        table = group_rows(rng, how, points, int(rng.choice(_MOST_ROWS)))
+        places = table_of(rng, domain, 1 if how.persons is None else int(rng.integers(1, 9)))
+        neighbour = neighbour_of_persons(rng, table, places, relation)
+        wanted = _wanted(rng, name, relation, domain, len(table), how.unit)
+        if relation is Neighbours.ADD_REMOVE and rng.integers(2):
+            table, neighbour = neighbour, table
+        kind = entropies[number // len(covered) % len(entropies)]
+        source = kind(np.random.SeedSequence([seed, number, 3]))
+        yield ReplayCase(wanted, table, neighbour, source)
+
+
+def covers(name: str, relation: Neighbours, how: Weighing) -> bool:
+    """Tell whether a mechanism's proof covers records that are weighed so."""
+    if how.persons == "limit" and relation is not Neighbours.ADD_REMOVE:
+        return False
+    return how.unit.even or not MECHANISMS[name].needs_even_units

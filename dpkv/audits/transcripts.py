@@ -23,14 +23,16 @@ from typing import Any
 import numpy as np
 
 from dpkv.accounting import Neighbours, Step
+from dpkv.audits.person_tables import PersonTable
 from dpkv.errors import PlanError
 from dpkv.noise import Entropy, Int64s, SeededEntropy
-from dpkv.records import ArrayRecords, Exchange, Program, Records, Replay, Transcript, curator_of
+from dpkv.records import Exchange, Program, Records, Replay, Transcript, curator_of, one_row_each
 from dpkv.records.questions import NoisySums
 from dpkv.types import Integers
 
 _ROUNDING = 1e-9  # of the losses, which are calculated in floats
-ProgramFor = Callable[[Integers], Program[Any]]
+Table = Integers | PersonTable
+ProgramFor = Callable[[Any], Program[Any]]
 """Returns the mechanism that would be run on a table: a sound one depends on public facts alone."""
 
 
@@ -54,12 +56,10 @@ class Replayed:
         return self.asks_the_same and within
 
 
-def replay(
-    program_for: ProgramFor, points: Integers, neighbour: Integers, entropy: Entropy
-) -> Replayed:
+def replay(program_for: ProgramFor, table: Table, neighbour: Table, entropy: Entropy) -> Replayed:
     """Run a mechanism on a table, and replay the run on a neighbour."""
-    program = program_for(points)
-    tables = ArrayRecords(points), ArrayRecords(neighbour)
+    program = program_for(table)
+    tables = records_of(table, program), records_of(neighbour, program)
     curator = curator_of(program, tables[0], entropy)
     outcome = program.run(curator)
     transcript = curator.transcript
@@ -69,6 +69,13 @@ def replay(
         program,
         _same(program_for(neighbour), transcript, tables[1], outcome),
     )
+
+
+def records_of(table: Table, program: Program[Any]) -> Records:
+    """Return what questions are asked of; every point of a plain table is a record of its own."""
+    if isinstance(table, PersonTable):
+        return table.records
+    return one_row_each(table, program.unit.shares)
 
 
 def _same(program: Program[Any], transcript: Transcript, table: Records, outcome: Any) -> bool:

@@ -45,6 +45,8 @@ class Weighing:
     """The largest survey weight, where rows have weights."""
     may_ignore: bool = False
     """Whether a public rule may let rows count for nothing."""
+    shares: int = PERSON_SHARES
+    """Of a person, where rows share them; and what stands for the largest survey weight."""
 
     def __post_init__(self) -> None:
         if (self.most_rows is not None) != (self.persons == "limit"):
@@ -67,14 +69,14 @@ class Weighing:
         worth = self.most_weight or 1.0
         even = not self.may_ignore and self.most_weight is None
         if self.persons is None:
-            shares = PERSON_SHARES if self.most_weight is not None else 1
+            shares = self.shares if self.most_weight is not None else 1
             return Unit("row", shares, even, worth)
         if self.persons == "limit":
             assert self.most_rows is not None
             return Unit("person", self.most_rows, False, float(self.most_rows))
         if self.persons == "mean":
             return Unit("person", 1, even, worth)
-        return Unit("person", PERSON_SHARES, even, worth)
+        return Unit("person", self.shares, even, worth)
 
     @property
     def unit_before_grid(self) -> Unit:
@@ -86,7 +88,7 @@ class Weighing:
         """The weighing of rows by their persons' shares, where means come later."""
         if self.persons != "mean":
             return self
-        return Weighing("share", may_ignore=self.may_ignore)
+        return Weighing("share", may_ignore=self.may_ignore, shares=self.shares)
 
 
 EVERY_ROW = Weighing()
@@ -118,7 +120,7 @@ class RowFacts:
         counts = self._counting()
         if how.persons == "limit":
             return self._first_rows(counts, how.most_rows or 0)
-        return self._shares(counts)
+        return self._shares(counts, how.shares)
 
     def records(self, points: NDArray[Any], how: Weighing) -> ArrayRecords:
         """Return the records that a mechanism's questions are asked of; points are on the grid."""
@@ -144,14 +146,14 @@ class RowFacts:
         )
         return found
 
-    def _shares(self, counts: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _shares(self, counts: NDArray[np.bool_], shares: int) -> NDArray[np.int64]:
         assert self.persons is not None
         n_persons, found = self.persons.count, np.empty(self.n_rows, np.int64)
         rows = np.zeros(n_persons, np.int64)
         total = np.zeros(n_persons if self.weights is not None else 0, np.int64)
         weights = NO_WEIGHTS if self.weights is None else self.weights
         _add_up(self.persons.numbers, counts, weights, rows, total)
-        _share_out(self.persons.numbers, counts, rows, total, PERSON_SHARES, found)
+        _share_out(self.persons.numbers, counts, rows, total, shares, found)
         return found
 
 
