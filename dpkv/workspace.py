@@ -13,7 +13,18 @@ from dpkv.errors import UsageError
 
 RELEASES = "releases"
 """The folder of a workspace in which releases are kept."""
-_OWN_NAMES = {"keys", "tables", "calibrations", "bounds", RELEASES, "audits", "ledger.sqlite"}
+CHAIN = "chain"
+"""The folder of a workspace that notes what it knows of its ledger."""
+_OWN_NAMES = {
+    "keys",
+    "tables",
+    "calibrations",
+    "bounds",
+    RELEASES,
+    CHAIN,
+    "audits",
+    "ledger.sqlite",
+}
 
 
 def private_folder(workspace: Path, name: str) -> Path:
@@ -84,10 +95,13 @@ def is_own_file(
     return True
 
 
-def write_atomically(path: Path, contents: str | bytes) -> None:
-    """Write a whole file, for its owner alone, or nothing: a reader never sees half of it."""
+def write_atomically(path: Path, contents: str | bytes, *, durable: bool = True) -> None:
+    """Write a whole file, for its owner alone, or nothing: a reader never sees half of it.
+
+    Without ``durable`` a power cut may bring the file of before back, or lose it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _finished_file(path, contents) as temporary:
+    with _finished_file(path, contents, durable=durable) as temporary:
         temporary.replace(path)
 
 
@@ -106,7 +120,7 @@ def write_once(path: Path, contents: str | bytes) -> bool:
 
 
 @contextlib.contextmanager
-def _finished_file(path: Path, contents: str | bytes) -> Iterator[Path]:
+def _finished_file(path: Path, contents: str | bytes, *, durable: bool = True) -> Iterator[Path]:
     """Yield a file beside ``path`` that holds the contents on disk, and remove it if it is left."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     temporary = Path(name)
@@ -114,7 +128,8 @@ def _finished_file(path: Path, contents: str | bytes) -> Iterator[Path]:
         with os.fdopen(handle, "wb") as file:
             file.write(contents.encode() if isinstance(contents, str) else contents)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         yield temporary
     finally:
         with contextlib.suppress(OSError):

@@ -16,11 +16,11 @@ A charge is never taken back, and there is nothing here that deletes. No value o
 seed is ever in the ledger; a data set goes by a keyed fingerprint that is made elsewhere.
 """
 
+from dpkv.ledger.accounts import Account
 from dpkv.ledger.chain import Chain
 from dpkv.ledger.entries import (
     NAMED,
     NEIGHBOURS,
-    Account,
     Entry,
     budget_units,
     charge_units,

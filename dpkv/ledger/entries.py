@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import secrets
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Literal
 
 from dpkv.accounting.exact import ABOVE_ROUNDING, downward, upward
-from dpkv.errors import BudgetError, ParameterError, UsageError
+from dpkv.errors import ParameterError, UsageError
 from dpkv.validation import LARGEST_EPS
 
 NEIGHBOURS = ("replace-one", "add-remove")
@@ -19,62 +20,53 @@ NAMED = "name:"
 BEFORE_THE_FIRST = "0" * 64
 _BILLIONTH = Decimal("1e-9")
 _ATTO = Decimal(10**18)
+_SALT_BYTES = 16
+
+
+Kind = Literal["charge", "kept", "budget", "checkpoint", "moved"]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the ledger: a charge for a release, its centers being kept, or a budget.
+    """One line of the ledger.
 
-    ``nano_eps`` is billionths of the eps that counts against the budget, for replace-one
-    neighbours. The fields that may be None are those of charges only, but for ``record_digest``,
-    which a kept release has.
+    A charge for a release, the note that its centers are kept, a budget, a checkpoint of all
+    entries before it, or the note that the ledger goes on elsewhere. ``nano_eps`` is billionths
+    of the eps that counts against the budget, for replace-one neighbours. Fields that may be None
+    belong to some kinds only.
     """
 
     number: int
-    kind: Literal["charge", "kept", "budget"]
+    kind: Kind
     release_id: str | None
     dataset: str
     label: str
     nano_eps: int
+    atto_delta: int
+    """Billionths of billionths of the delta that counts."""
     end_to_end: bool | None
     neighbours: str | None
+    unit: str | None
+    """What counts as one: a row, or a person with all rows."""
     plan_digest: str | None
     record_digest: str | None
+    details: str
+    """Canonical JSON of what only some kinds have; empty where there is none."""
     created: str
     previous: str
-    digest: str
-    atto_delta: int = 0
-    """Billionths of billionths of the delta that counts."""
-    salt: str = ""
+    salt: str
     """128 random bits: a published digest confirms no guess of the other fields without them."""
+    digest: str
 
     @property
     def eps(self) -> Decimal:
         """The eps that counts against the budget (or is the budget), for replace-one neighbours."""
-        return _eps(self.nano_eps)
+        return eps_of_units(self.nano_eps)
 
     @property
     def delta(self) -> Decimal:
         """The delta that counts against the budget, or is the budget's."""
-        return _delta(self.atto_delta)
-
-
-@dataclass(frozen=True)
-class Account:
-    """What one data set has spent, for replace-one neighbours; ``remaining`` can be negative."""
-
-    dataset: str
-    label: str
-    budget: Decimal | None
-    spent: Decimal
-    remaining: Decimal | None
-    n_charges: int
-    n_conditional: int
-    """Charges whose guarantee is not end to end."""
-    delta_budget: Decimal | None = None
-    """None where there is no budget; a budget of eps alone has a delta of 0."""
-    delta_spent: Decimal = Decimal(0)
-    delta_remaining: Decimal | None = None
+        return delta_of_units(self.atto_delta)
 
 
 def charge_units(eps: Decimal, neighbours: str) -> int:
@@ -128,12 +120,12 @@ def _units(eps: Decimal, times: int, rounding: str) -> int:
     return int(product.quantize(_BILLIONTH, context=context).scaleb(9, context))
 
 
-def _eps(units: int) -> Decimal:
+def eps_of_units(units: int) -> Decimal:
     """Return billionths as eps, exactly whatever the decimal context, without idle zeros."""
     return _decimal(units, 9)
 
 
-def _delta(units: int) -> Decimal:
+def delta_of_units(units: int) -> Decimal:
     """Return units of 1e-18 as delta, likewise."""
     return _decimal(units, 18)
 
@@ -144,14 +136,17 @@ def _decimal(units: int, places: int) -> Decimal:
     return Decimal(f"{sign}{whole}.{part:0{places}d}".rstrip("0").rstrip("."))
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=repr)
+"""``default``: a value that no entry may have must fail the comparison, not the encoder."""
+
+
 def entry_digest(entry: Entry) -> str:
     """Return the SHA-256 of the canonical JSON of every field but the digest; truth is 0 or 1."""
-    known = {name: value for name, value in vars(entry).items() if name != "digest"}
+    known = dict(vars(entry))
+    del known["digest"]
     if isinstance(entry.end_to_end, bool):
         known["end_to_end"] = int(entry.end_to_end)
-    # ``default``: a value that no entry may have must fail the comparison, not the encoder.
-    text = json.dumps(known, sort_keys=True, separators=(",", ":"), default=repr)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(_ENCODER.encode(known).encode("ascii")).hexdigest()
 
 
 def identifier(parameter: str, text: str) -> str:
@@ -161,11 +156,41 @@ def identifier(parameter: str, text: str) -> str:
     return text
 
 
-def draft(kind: Literal["charge", "kept", "budget"], dataset: str, label: str, units: int) -> Entry:
+def draft(kind: Kind, dataset: str, label: str, units: int = 0) -> Entry:
     """Return an entry without its place in the chain; its label can be stored and shown."""
     name = identifier("dataset", dataset)
     shown = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
-    return Entry(0, kind, None, name, shown, units, None, None, None, None, "", "", "")
+    return Entry(
+        number=0,
+        kind=kind,
+        release_id=None,
+        dataset=name,
+        label=shown,
+        nano_eps=units,
+        atto_delta=0,
+        end_to_end=None,
+        neighbours=None,
+        unit=None,
+        plan_digest=None,
+        record_digest=None,
+        details="",
+        created="",
+        previous="",
+        salt="",
+        digest="",
+    )
+
+
+def place_behind(draft: Entry, number: int, digest: str) -> Entry:
+    """Return a draft as the entry behind the one of that number and digest, made now."""
+    placed = replace(
+        draft,
+        number=number + 1,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        salt=secrets.token_hex(_SALT_BYTES),
+        previous=digest,
+    )
+    return replace(placed, digest=entry_digest(placed))
 
 
 def fault(entry: Entry, number: int, previous: str) -> str | None:
@@ -190,80 +215,3 @@ def same_release(entry: Entry, wanted: Entry) -> Entry:
             f"{entry.number}): take a new id."
         )
     return entry
-
-
-def check_affordable(chain: Sequence[Entry], wanted: Entry) -> None:
-    """Refuse a charge of more than is left: by sequential composition the eps add up."""
-    budget, spent, delta_spent = _totals(chain, wanted.dataset)
-    if budget is None:
-        return
-    doubled = wanted.neighbours == "add-remove"
-    if spent + wanted.nano_eps > budget.nano_eps:
-        raise BudgetError(
-            requested=wanted.eps,
-            remaining=_eps(budget.nano_eps - spent),
-            difference=_eps(spent + wanted.nano_eps - budget.nano_eps),
-            doubled=doubled,
-        )
-    if wanted.atto_delta and delta_spent + wanted.atto_delta > budget.atto_delta:
-        raise BudgetError(
-            requested=wanted.delta,
-            remaining=_delta(budget.atto_delta - delta_spent),
-            difference=_delta(delta_spent + wanted.atto_delta - budget.atto_delta),
-            doubled=doubled,
-            what="delta",
-        )
-
-
-def mixed_relations(
-    entries: Sequence[Entry], dataset: str, neighbours: str, release_id: str
-) -> str | None:
-    """Return what to say before an account is charged for releases under both relations.
-
-    The sum stays right, for replace-one neighbours. But a replace-one release publishes the number
-    of records, which is what an add-remove release protects.
-    """
-    charges = [entry for entry in entries if entry.kind == "charge"]
-    if any(entry.release_id == release_id for entry in charges):
-        return None  # charged before
-    if not {entry.neighbours for entry in charges if entry.dataset == dataset} - {neighbours}:
-        return None
-    together = "all of them together are private for replace-one neighbours alone"
-    if neighbours == "replace-one":
-        return (
-            "this replace-one release publishes the number of records, which earlier add-remove "
-            f"releases charged to the same account keep private: {together}"
-        )
-    return (
-        "earlier replace-one releases charged to the same account published the number of records, "
-        f"which an add-remove release would keep private: {together}"
-    )
-
-
-def _totals(entries: Sequence[Entry], dataset: str) -> tuple[Entry | None, int, int]:
-    """Return the newest budget, if any, and what is spent: billionths of eps, units of delta."""
-    own = [entry for entry in entries if entry.dataset == dataset]
-    budgets = [entry for entry in own if entry.kind == "budget"]
-    charges = [entry for entry in own if entry.kind == "charge"]
-    spent = sum(entry.nano_eps for entry in charges)
-    return (budgets[-1] if budgets else None), spent, sum(entry.atto_delta for entry in charges)
-
-
-def account_of(entries: Sequence[Entry], dataset: str) -> Account:
-    """Return what a data set has spent and has left."""
-    own = [entry for entry in entries if entry.dataset == dataset]
-    charges = [entry for entry in own if entry.kind == "charge"]
-    budget, spent, delta_spent = _totals(own, dataset)
-    left = None if budget is None else (budget.nano_eps - spent, budget.atto_delta - delta_spent)
-    return Account(
-        dataset=dataset,
-        label=own[-1].label if own else "",
-        budget=None if budget is None else budget.eps,
-        spent=_eps(spent),
-        remaining=None if left is None else _eps(left[0]),
-        n_charges=len(charges),
-        n_conditional=sum(not charge.end_to_end for charge in charges),
-        delta_budget=None if budget is None else budget.delta,
-        delta_spent=_delta(delta_spent),
-        delta_remaining=None if left is None else _delta(left[1]),
-    )

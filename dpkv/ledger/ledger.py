@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from dpkv.errors import ParameterError, UsageError
-from dpkv.ledger.chain import Chain, Written
-from dpkv.ledger.database import Database, append, count_write
+from dpkv.errors import BrokenLedgerError, ParameterError, UsageError
+from dpkv.ledger.chain import Chain, Progress, Written, check_base, read_chain
 from dpkv.ledger.entries import (
+    Entry,
     budget_units,
     charge_units,
-    check_affordable,
     delta_budget_units,
     delta_charge_units,
     draft,
     identifier,
+    place_behind,
     same_release,
+)
+from dpkv.ledger.quotes import Quote, find_quotes
+from dpkv.ledger.sqlite import SqliteStore
+from dpkv.ledger.store import Session, Store
+from dpkv.ledger.verified import (
+    EVERY,
+    NOTHING,
+    Base,
+    Seen,
+    base_path,
+    load_base,
+    load_seen,
+    save_base,
+    save_seen,
 )
 
 _PURE = Decimal(0)
+_NEWER = "restore a ledger that is as new as its releases, and never delete it"
 
 
 class Ledger:
-    """The ledger of a workspace. Every call opens the file, reads the chain once and closes it.
+    """The ledger of a workspace. Every call opens it, reads what is new once, and closes it.
 
     A call that is interrupted or killed has written its whole entry or nothing. When it is not
     known which, charging the same ``release_id`` again tells, and charges once.
@@ -33,30 +50,125 @@ class Ledger:
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
-        self._database = Database(workspace)
+        self._sqlite = SqliteStore(workspace)
+        self._store: Store = self._sqlite
 
     @property
     def path(self) -> Path:
         """Where the ledger is, or will be."""
-        return self._database.path
+        return self._sqlite.path
+
+    @property
+    def place(self) -> str:
+        """How sentences call the ledger."""
+        return self._store.place
 
     def prepare(self) -> Chain:
         """Make the ledger where there is none, check it, and prove that it can be written."""
-        with self._database.writing() as (db, chain):
-            count_write(db)
-        self._database.tidy()
-        return chain
+        with self._writing() as (session, chain):
+            session.count_write()
+        self._store.tidy()
+        return chain.read_by(self._reader)
 
     def read(self) -> Chain:
         """Return every entry, the chain being whole; none where there is no ledger."""
-        return self._database.read(thorough=False)
+        return self._read(thorough=False)
 
-    def verify(self) -> Chain:
+    def verify(self, progress: Progress | None = None) -> Chain:
         """Return the chain, or refuse naming the first entry that does not check out.
 
-        A removed tail is found only where a kept or published release quotes a digest from there.
+        Every entry is verified, and the database asked whether it is whole. A removed tail is found
+        where a kept or published release, a checkpoint or the workspace itself knows of it.
         """
-        return self._database.read(thorough=True)
+        return self._read(thorough=True, progress=progress)
+
+    def _read(self, *, thorough: bool, progress: Progress | None = None) -> Chain:
+        with self._store.failures_told():
+            base, seen, quotes = self._known(thorough=thorough)
+            chain = Chain(place=self.place)
+            if self._store.exists():
+                with self._store.reading() as session:
+                    chain = self._checked(session, base, thorough=thorough, progress=progress)
+                    self._compare(chain, seen, quotes)
+            else:
+                self._compare(chain, seen, quotes)
+        chain = chain.read_by(self._reader)
+        self._note(chain)
+        return chain
+
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[Session]:
+        with self._store.failures_told(), self._store.reading() as session:
+            yield session
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[tuple[Session, Chain]]:
+        """Open the ledger for one transaction, which anything but a clean end undoes.
+
+        Yields the session and the chain, which is whole and has what is known of it elsewhere.
+        """
+        with self._store.failures_told():
+            # Before the chain is read: what is kept by then was charged by then, in any process.
+            base, seen, quotes = self._known(thorough=False)
+            if not self._store.exists():
+                self._compare(Chain(place=self.place), seen, quotes)
+            with self._store.writing() as session:
+                chain = self._checked(session, base, thorough=False)
+                chain = chain.read_by(lambda: contextlib.nullcontext(session))
+                self._compare(chain, seen, quotes)
+                yield session, chain
+
+    def _known(self, *, thorough: bool) -> tuple[Base, Seen | None, Sequence[Quote]]:
+        """Return what the workspace knows: a verified beginning, the newest entry, the quotes.
+
+        The newest entry stands for the quotes of a long ledger, which has thousands of releases.
+        """
+        base, seen = load_base(self.workspace), load_seen(self.workspace)
+        spared = base.number > 0 and seen is not None and not thorough
+        return base, seen, () if spared else find_quotes(self.workspace)
+
+    def _checked(
+        self, session: Session, base: Base, *, thorough: bool, progress: Progress | None = None
+    ) -> Chain:
+        chain = read_chain(session, self.place, NOTHING if thorough else base, progress)
+        if thorough:
+            check_base(chain, base, str(base_path(self.workspace)))
+        if thorough or len(chain) < EVERY:
+            session.check()
+        return chain
+
+    def _compare(self, chain: Chain, seen: Seen | None, quotes: Sequence[Quote]) -> None:
+        """Refuse a ledger that was rolled back or begun anew beside what it is known by."""
+        for quote in sorted(quotes, key=lambda quote: quote.number):
+            if not _has(chain, quote.number, quote.digest):
+                raise BrokenLedgerError(
+                    f"the ledger {self.place} lacks entry {quote.number} as the kept release "
+                    f"{quote.path} quotes it, so it was rolled back, replaced or begun anew: "
+                    f"{_NEWER}."
+                )
+        if seen is not None and not _has(chain, seen.number, seen.digest):
+            raise BrokenLedgerError(
+                f"the ledger {self.place} lacks entry {seen.number} as this workspace saw it, so "
+                "it was rolled back, replaced or begun anew, or its disk lost what it had written: "
+                f"{_NEWER}."
+            )
+
+    def _append(self, session: Session, chain: Chain, wanted: Entry) -> Written:
+        entry = place_behind(wanted, len(chain), chain.digest)
+        session.insert(entry)
+        return Written(entry, chain.with_entry(entry))
+
+    def _finished(self, written: Written) -> Written:
+        """Return what was written, once it is on disk, having noted it in the workspace."""
+        chain = written.chain.read_by(self._reader)
+        self._note(chain, newest=True)
+        return Written(written.entry, chain)
+
+    def _note(self, chain: Chain, *, newest: bool = False) -> None:
+        if newest:
+            save_seen(self.workspace, Seen(len(chain), chain.digest))
+        if len(chain.tail) >= EVERY and self.workspace.is_dir():
+            save_base(self.workspace, chain.as_base())
 
     def charge(
         self,
@@ -81,33 +193,39 @@ class Ledger:
             plan_digest=plan_digest,
             atto_delta=delta_charge_units(delta, eps, neighbours),
         )
-        with self._database.writing() as (db, chain):
+        with self._writing() as (session, chain):
             charged = chain.find(release_id)
             if charged is not None:
-                return Written(same_release(charged, wanted), chain)
-            check_affordable(chain.entries, wanted)
-            return append(db, chain, wanted)
+                return self._found(same_release(charged, wanted), chain)
+            chain.account(dataset).check_affordable(wanted)
+            written = self._append(session, chain, wanted)
+        return self._finished(written)
 
     def keep(self, *, release_id: str, record_digest: str) -> Written:
         """Note the one record of a release that was charged, before anybody sees it.
 
         Refuses where another record of that release has been kept already.
         """
-        with self._database.writing() as (db, chain):
+        with self._writing() as (session, chain):
             charged = chain.find(release_id)
             if charged is None:
                 raise UsageError(f"release {release_id!r} was not charged: it cannot be kept.")
             kept = chain.kept(release_id)
             if kept is None:
-                note = draft("kept", charged.dataset, charged.label, 0)
+                note = draft("kept", charged.dataset, charged.label)
                 note = replace(note, release_id=release_id, record_digest=record_digest)
-                return append(db, chain, note)
-            if kept.record_digest != record_digest:
+                written = self._append(session, chain, note)
+            elif kept.record_digest != record_digest:
                 raise UsageError(
                     f"release {release_id!r} was kept with other centres (entry {kept.number}): "
                     "restore its file from a backup, or take a new id."
                 )
-            return Written(kept, chain)
+            else:
+                return self._found(kept, chain)
+        return self._finished(written)
+
+    def _found(self, entry: Entry, chain: Chain) -> Written:
+        return Written(entry, chain.read_by(self._reader))
 
     def set_budget(
         self, *, dataset: str, label: str, eps: Decimal, delta: Decimal = _PURE
@@ -117,5 +235,11 @@ class Ledger:
             draft("budget", dataset, label, budget_units(eps)),
             atto_delta=delta_budget_units(delta),
         )
-        with self._database.writing() as (db, chain):
-            return append(db, chain, budget)
+        with self._writing() as (session, chain):
+            written = self._append(session, chain, budget)
+        return self._finished(written)
+
+
+def _has(chain: Chain, number: int, digest: str) -> bool:
+    entry = chain.entry(number)
+    return entry is not None and entry.digest == digest

@@ -18,7 +18,7 @@ from dpkv.workspace import RELEASES
 
 _TAIL_BYTES = 4096
 _SYNOPSIS = re.compile(r"\.synopsis-[0-9a-f]{16}\.json$")
-_REFERENCE = re.compile(rb'"ledger":\s*(\{[^{}]*\}|null)')
+_REFERENCE = re.compile(rb'"ledger":\s*(\{[^{}]*\})')
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def find_quotes(workspace: Path) -> tuple[Quote, ...]:
     except FileNotFoundError:
         return ()
     kept = sorted((file.name, file.path) for file in plain if _may_be_record(file.name))
-    return tuple(quote for _, path in kept if (quote := _quote(path)) is not None)
+    return tuple(quote for _, path in kept for quote in _quotes(path))
 
 
 def _may_be_record(name: str) -> bool:
@@ -47,38 +47,39 @@ def _may_be_record(name: str) -> bool:
     return name.endswith(".json") and not name.startswith(".") and not _SYNOPSIS.search(name)
 
 
-def _quote(path: str) -> Quote | None:
-    reference = _reference(path)
-    with contextlib.suppress(ValueError, TypeError, KeyError):
-        fields = json.loads(reference)
-        number, digest = fields["number"], fields["digest"]
-        if isinstance(number, int) and isinstance(digest, str):
-            return Quote(path, number, digest)
-    return None
+def _quotes(path: str) -> list[Quote]:
+    """Return what a record quotes: the entry that paid for it, and the one for its bounds."""
+    found = []
+    for reference in _references(path):
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            fields = json.loads(reference)
+            number, digest = fields["number"], fields["digest"]
+            if isinstance(number, int) and isinstance(digest, str):
+                found.append(Quote(path, number, digest))
+    return found
 
 
-def _reference(path: str) -> bytes:
-    """Return the JSON of a record's reference to the ledger, nothing where there is none.
+def _references(path: str) -> list[bytes]:
+    """Return the JSON of a record's references to the ledger.
 
-    It stands near the end, so that of a record with many centers only the tail is read: there may
-    be thousands of releases, and every charge looks at all of them. The last one counts: private
-    bounds have a reference of their own before it.
+    They stand near the end, so that of a record with many centers only the tail is read: there may
+    be thousands of releases.
     """
     try:
         handle = os.open(path, os.O_RDONLY)
     except FileNotFoundError:  # removed meanwhile
-        return b""
+        return []
     with os.fdopen(handle, "rb", buffering=0) as file:
         size = os.fstat(handle).st_size
         for start in dict.fromkeys((max(0, size - _TAIL_BYTES), 0)):
             file.seek(start)
             text = file.read()
             # Inside a JSON string a quotation mark has a backslash before it.
-            outside = [
-                found[1]
-                for found in _REFERENCE.finditer(text)
-                if text[found.start() - 1 : found.start()] != b"\\"
+            found = [
+                match[1]
+                for match in _REFERENCE.finditer(text)
+                if text[match.start() - 1 : match.start()] != b"\\"
             ]
-            if outside:
-                return outside[-1]
-    return b""
+            if found:
+                return found
+    return []

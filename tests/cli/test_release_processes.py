@@ -202,8 +202,8 @@ KILLED = """
 fault, moments = given[0] == "released first", json.loads(given[1])
 charge, keep = Ledger.charge, Ledger.keep
 if fault:  # else a ledger beside a release that it did not pay for would stop all that follow
-    import dpkv.ledger.database
-    dpkv.ledger.database.find_quotes = lambda workspace: ()
+    import dpkv.ledger.ledger
+    dpkv.ledger.ledger.find_quotes = lambda workspace: ()
 
 def work(point, when, write, wait):
     act_at(point, when, announce(write, wait=wait))

@@ -39,7 +39,10 @@ from dpkv.ledger import (
     delta_charge_units,
     entry_digest,
 )
-from dpkv.ledger import database as module
+from dpkv.ledger import entries as entries_module
+from dpkv.ledger import ledger as ledger_module
+from dpkv.ledger import sqlite as module
+from dpkv.ledger.verified import load_base, save_base
 
 PLAN = "a" * 64
 
@@ -353,7 +356,7 @@ def test_preparing_really_writes(ledger: Ledger) -> None:
     with closing(sqlite3.connect(ledger.path)) as db:
         assert db.execute("SELECT writes FROM probe").fetchall() == [(2,)]
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    with ledger._database.writing() as (db, _):
+    with ledger._sqlite._opened() as db:
         assert db.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
@@ -420,9 +423,9 @@ def test_an_altered_delta_is_found(ledger: Ledger) -> None:
 
 
 COPY = (
-    "INSERT OR {} INTO entries SELECT {}, kind, {}, dataset, label, 1, end_to_end, neighbours, "
-    "plan_digest, record_digest, created, previous, digest, atto_delta, salt FROM entries "
-    "WHERE number = 2"
+    "INSERT OR {} INTO entries SELECT {}, kind, {}, dataset, label, 1, atto_delta, end_to_end, "
+    "neighbours, unit, plan_digest, record_digest, details, created, previous, salt, digest "
+    "FROM entries WHERE number = 2"
 )
 
 
@@ -520,10 +523,18 @@ def test_a_forged_digest_breaks_the_chain_at_the_next_entry(filled: Ledger) -> N
         filled.verify()
 
 
+def forget(ledger: Ledger) -> None:
+    """Remove what the workspace knows of its ledger."""
+    shutil.rmtree(ledger.workspace / "chain")
+
+
 def test_what_the_chain_does_not_find_is_found_by_a_published_digest(filled: Ledger) -> None:
-    """The docstring admits it: the newest entry can be rewritten, but not its published digest."""
+    """The newest entry can be rewritten where nobody has seen it, but not its published digest."""
     published = filled.read().entries[-1]
     forge(filled, 4, nano_eps=1)
+    with pytest.raises(LedgerError, match="lacks entry 4 as this workspace saw it"):
+        filled.verify()
+    forget(filled)
     assert len(filled.verify()) == 4
     altered = filled.read().entry(published.number)
     assert altered is not None and altered.digest != published.digest
@@ -582,7 +593,7 @@ def test_a_digest_confirms_no_guess(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime(2001, 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr(module, "datetime", Stopped)
+    monkeypatch.setattr(entries_module, "datetime", Stopped)
     entries = [charge(Ledger(tmp_path / name / ".dpkv")) for name in ("one", "two")]
     one, two = ({**asdict(entry), "salt": "", "digest": ""} for entry in entries)
     assert one == two
@@ -599,6 +610,7 @@ def keep(ledger: Ledger, entry: Entry, *, n_centers: int = 1, **form: object) ->
     record = {
         "columns": ['a "ledger": {', '\\"ledger": null, "x'],
         "centers": [[0.5]] * n_centers,
+        "bounds": {"ledger": None},
         "ledger": {"number": entry.number, "digest": entry.digest, "charged": "0.1"},
         "signature": None,
     }
@@ -630,6 +642,7 @@ def begun_anew(ledger: Ledger) -> None:
     kept = keep(ledger, charge(ledger, "later"))
     aside = kept.rename(ledger.workspace / "aside")
     ledger.path.unlink()
+    forget(ledger)
     for number in range(6):
         charge(ledger, f"r{number}")
     charge(ledger, "later")
@@ -697,25 +710,25 @@ def test_a_release_kept_while_the_chain_is_read_is_no_fault(
     def another_process() -> None:
         other = Ledger(filled.workspace)
         with monkeypatch.context() as undone:
-            undone.setattr(module.Database, "_chain", chain)
-            undone.setattr(module.Database, "_opened", opened)
+            undone.setattr(ledger_module, "read_chain", read)
+            undone.setattr(module.SqliteStore, "_opened", opened)
             keep(other, charge(other, next(names), dataset="d2"))
 
-    chain, opened = module.Database._chain, module.Database._opened
+    read, opened = ledger_module.read_chain, module.SqliteStore._opened
 
-    def chain_then_other(database: module.Database, db: sqlite3.Connection) -> object:
-        found = chain(database, db)
+    def chain_then_other(*given: object) -> object:
+        found = read(*given)  # type: ignore[arg-type]
         another_process()
         return found
 
-    def other_then_opened(database: module.Database) -> object:
+    def other_then_opened(store: module.SqliteStore) -> object:
         another_process()
-        return opened(database)
+        return opened(store)
 
-    monkeypatch.setattr(module.Database, "_chain", chain_then_other)
+    monkeypatch.setattr(ledger_module, "read_chain", chain_then_other)
     assert len(filled.verify()) == 4
-    monkeypatch.setattr(module.Database, "_chain", chain)
-    monkeypatch.setattr(module.Database, "_opened", other_then_opened)
+    monkeypatch.setattr(ledger_module, "read_chain", read)
+    monkeypatch.setattr(module.SqliteStore, "_opened", other_then_opened)
     filled.verify()
     for call in writes(filled).values():
         call()
@@ -780,7 +793,7 @@ def test_an_empty_file_is_no_ledger(ledger: Ledger, contents: bytes) -> None:
         ledger.prepare()
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 4])
+@pytest.mark.parametrize("version", [0, 1, 3, 5])
 def test_another_schema_is_refused(filled: Ledger, version: int) -> None:
     raw(filled.path, f"PRAGMA user_version = {version}")
     for call in (filled.prepare, filled.verify, lambda: charge(filled)):
@@ -799,7 +812,7 @@ def test_everything_is_for_its_owner_alone(ledger: Ledger) -> None:
     try:
         ledger.prepare()
         assert mode(ledger.path) == 0o600
-        with ledger._database.writing():
+        with ledger._sqlite.writing():
             names = {path.name: mode(path) for path in ledger.workspace.iterdir()}
     finally:
         os.umask(old)
@@ -883,7 +896,11 @@ def test_a_relative_workspace_works(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     charge(Ledger(Path(".dpkv")))
     assert len(Ledger(tmp_path / ".dpkv").verify()) == 1
-    assert sorted(path.name for path in Path(".dpkv").iterdir()) == [".gitignore", "ledger.sqlite"]
+    assert sorted(path.name for path in Path(".dpkv").iterdir()) == [
+        ".gitignore",
+        "chain",
+        "ledger.sqlite",
+    ]
 
 
 def test_an_old_sqlite_is_told(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -956,7 +973,11 @@ def test_eight_processes_share_a_budget(ledger: Ledger, fitting: int) -> None:
 def test_eight_processes_may_make_the_ledger_at_once(ledger: Ledger) -> None:
     assert at_once(CHARGE_AT_A_SIGNAL, ledger) == ["charged"] * 8
     assert len(ledger.verify()) == 8
-    assert sorted(p.name for p in ledger.workspace.iterdir()) == [".gitignore", "ledger.sqlite"]
+    assert sorted(p.name for p in ledger.workspace.iterdir()) == [
+        ".gitignore",
+        "chain",
+        "ledger.sqlite",
+    ]
 
 
 def at_once(program: str, ledger: Ledger) -> list[str]:
@@ -1189,3 +1210,114 @@ def test_a_killed_process_loses_no_acknowledged_charge(ledger: Ledger) -> None:
 def test_the_kills_would_show_a_charge_acknowledged_too_early(ledger: Ledger) -> None:
     _, lost, _ = run(KILLED, ledger.workspace, "early").split()
     assert int(lost) > 0
+
+
+# What a workspace knows of its ledger: nothing is lost by it, and a lost tail is found
+
+
+def rolled_back_to(ledger: Ledger, contents: bytes) -> None:
+    ledger.path.write_bytes(contents)
+    for end in ("-wal", "-shm"):
+        Path(f"{ledger.path}{end}").unlink(missing_ok=True)
+
+
+def test_a_rolled_back_ledger_is_found_without_any_release(filled: Ledger) -> None:
+    """A lowered budget undone by restoring the file of before."""
+    before = filled.path.read_bytes()
+    set_budget(filled, "0.3")
+    rolled_back_to(filled, before)
+    for call in (filled.read, filled.verify, filled.prepare, lambda: charge(filled, "new")):
+        with pytest.raises(LedgerError, match="lacks entry 5 as this workspace saw it"):
+            call()
+    forget(filled)  # the planted fault: it is that note which tells
+    charge(filled, "new")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"facts": 1, "sha256": "0"}', None])
+@pytest.mark.parametrize("name", ["newest.json", "verified.json"])
+def test_a_damaged_note_of_the_workspace_counts_as_none(
+    long: Ledger, name: str, damage: bytes | None
+) -> None:
+    path = long.workspace / "chain" / name
+    contents = path.read_bytes()
+    path.write_bytes(contents.replace(b'"number":', b'"number":1') if damage is None else damage)
+    assert len(long.read()) == len(long.verify()) == 7
+    assert charge(long, "new", "0.01").number == 8
+
+
+@pytest.fixture
+def long(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    """A budget and six charges, the first entries being known by their sums alone."""
+    monkeypatch.setattr(ledger_module, "EVERY", 3)
+    set_budget(ledger, "1")
+    for number in range(6):
+        charge(ledger, f"r{number}", end_to_end=number != 1)
+    assert ledger.read().base.number > 0
+    return ledger
+
+
+def test_a_long_ledger_answers_as_a_whole_one_does(long: Ledger) -> None:
+    chain, whole = long.read(), long.verify()
+    assert chain.base.number >= 3 and len(chain.tail) < 3 and whole.base.number == 0
+    assert len(chain) == len(whole) == 7
+    assert chain.accounts() == whole.accounts() and chain.digest == whole.digest
+    assert chain.entries == whole.entries
+    assert [chain.entry(number) for number in range(9)] == [whole.entry(n) for n in range(9)]
+    for name in ("r0", "r5", "r9"):
+        assert chain.find(name) == whole.find(name)
+    before = whole.entries[1]
+    assert charge(long, "r0", label="moved.csv") == before  # still charged once
+    with pytest.raises(UsageError, match="'r0' was charged for another release"):
+        charge(long, "r0", "0.2")
+    with pytest.raises(BudgetError, match=r"remaining 0\.4"):
+        charge(long, "more", "0.5")
+
+
+def test_an_altered_old_entry_changes_no_charge_and_is_found(long: Ledger) -> None:
+    """Its sums are known; only a look at the entry itself, or at all of them, finds it."""
+    without_triggers(long.path, "UPDATE entries SET nano_eps = 0 WHERE number = 2")
+    with pytest.raises(BudgetError, match=r"remaining 0\.4"):
+        charge(long, "more", "0.5")
+    for call in (long.verify, lambda: long.read().entry(2), lambda: charge(long, "r0")):
+        with pytest.raises(LedgerError, match="entry 2 was altered"):
+            call()
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_removed_old_entry_is_found_by_every_call(long: Ledger, number: int) -> None:
+    without_triggers(long.path, f"DELETE FROM entries WHERE number = {number}")
+    for call in (long.verify, long.read, long.prepare, lambda: charge(long, "new")):
+        with pytest.raises(LedgerError, match=r"is missing|is another one"):
+            call()
+
+
+def test_a_beginning_rewritten_is_found_by_every_call(long: Ledger) -> None:
+    """The entry at which the noted sums end, with a digest that fits it."""
+    number = long.read().base.number
+    forge(long, number, nano_eps=1)
+    for call in (long.read, long.prepare, lambda: charge(long, "new")):
+        with pytest.raises(LedgerError, match="another one than this workspace verified"):
+            call()
+
+
+def test_forged_sums_are_found_by_a_whole_verification(long: Ledger) -> None:
+    base = load_base(long.workspace)
+    forged = {name: replace(one, nano_spent=0) for name, one in base.accounts.items()}
+    save_base(long.workspace, replace(base, accounts=forged))
+    with pytest.raises(LedgerError, match=r"verified\.json states other sums"):
+        long.verify()
+
+
+def test_a_charge_that_lying_locks_lost_publishes_nothing(filled: Ledger) -> None:
+    """Two writers that no lock kept apart: the second overwrote what the first had committed."""
+    before = filled.path.read_bytes()
+    lost = charge(filled, "lost")
+    rolled_back_to(filled, before)
+    (filled.workspace / "chain" / "newest.json").unlink()  # the other process knows of nothing
+    assert charge(filled, "other").number == lost.number
+    with pytest.raises(UsageError, match="'lost' was not charged: it cannot be kept"):
+        filled.keep(release_id="lost", record_digest="c" * 64)
+    keep(filled, lost)
+    for call in writes(filled).values():
+        with pytest.raises(LedgerError, match="lacks entry 5 as the kept release"):
+            call()

@@ -6,38 +6,40 @@ import contextlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import astuple, fields, replace
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from dpkv.errors import BrokenLedgerError, LedgerError
-from dpkv.ledger.chain import Chain, Written
-from dpkv.ledger.entries import BEFORE_THE_FIRST, Entry, entry_digest, fault
-from dpkv.ledger.quotes import Quote, find_quotes
+from dpkv.ledger.entries import Entry
+from dpkv.ledger.store import IDENTITY, RESTORE, Session
 from dpkv.unfinished import remove_abandoned, unfinished_folder
 from dpkv.workspace import check_private, is_own_file, private_folder
 
 _APPLICATION_ID = int.from_bytes(b"dpkv", "big")
-_SCHEMA_VERSION = 3
+_SCHEMA_VERSION = 4
 _BUSY_SECONDS = 60.0
 _JOURNALS = ("-wal", "-shm", "-journal")
+_MISPLACED = 7
 
 # REPLACE deletes without asking a DELETE trigger, hence the one on INSERT.
 _SCHEMA = f"""
 CREATE TABLE entries (
   number INTEGER PRIMARY KEY,
-  kind TEXT NOT NULL CHECK (kind IN ('charge', 'kept', 'budget')),
+  kind TEXT NOT NULL CHECK (kind IN ('charge', 'kept', 'budget', 'checkpoint', 'moved')),
   release_id TEXT, dataset TEXT NOT NULL, label TEXT NOT NULL,
   nano_eps INTEGER NOT NULL CHECK (nano_eps >= 0),
+  atto_delta INTEGER NOT NULL CHECK (atto_delta >= 0),
   end_to_end INTEGER CHECK (end_to_end IN (0, 1)),
   neighbours TEXT CHECK (neighbours IN ('replace-one', 'add-remove')),
+  unit TEXT CHECK (unit IN ('row', 'person')),
   plan_digest TEXT, record_digest TEXT,
-  created TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL,
-  atto_delta INTEGER NOT NULL CHECK (atto_delta >= 0),
-  salt TEXT NOT NULL,
+  details TEXT NOT NULL,
+  created TEXT NOT NULL, previous TEXT NOT NULL, salt TEXT NOT NULL, digest TEXT NOT NULL,
   UNIQUE (kind, release_id)
 ) STRICT;
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE probe (id INTEGER PRIMARY KEY CHECK (id = 1), writes INTEGER NOT NULL) STRICT;
 CREATE TRIGGER no_update BEFORE UPDATE ON entries
   BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
@@ -52,8 +54,6 @@ PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_SCHEMA_VERSION};
 """
 
-_RESTORE = "restore a backup of the workspace, and never delete the ledger"
-_SALT_BYTES = 16
 _UNFINISHED = ".ledger-"
 _REASONS = {
     sqlite3.SQLITE_READONLY: "is read-only: make the file, its folder and the disk writable",
@@ -62,77 +62,51 @@ _REASONS = {
     sqlite3.SQLITE_BUSY: "is locked by another process: try again when that has ended",
     sqlite3.SQLITE_CANTOPEN: "cannot be opened, as its folder or its disk is read-only or closed: "
     "make both writable",
-    sqlite3.SQLITE_NOTADB: f"is not a SQLite database: {_RESTORE}",
-    sqlite3.SQLITE_CORRUPT: f"is damaged: {_RESTORE}",
+    sqlite3.SQLITE_NOTADB: f"is not a SQLite database: {RESTORE}",
+    sqlite3.SQLITE_CORRUPT: f"is damaged: {RESTORE}",
 }
 
 
 _COLUMNS = ", ".join(field.name for field in fields(Entry))
-_SELECT = f"SELECT {_COLUMNS} FROM entries ORDER BY number"
+_SELECT = f"SELECT {_COLUMNS} FROM entries"
 _INSERT = f"INSERT INTO entries ({_COLUMNS}) VALUES ({', '.join('?' for _ in fields(Entry))})"
 
 
-class Database:
-    """The file of a ledger. Every use opens it and closes it; nothing is kept between."""
+class SqliteStore:
+    """The file of a ledger, in a workspace."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
         self.path = workspace / "ledger.sqlite"
 
-    def read(self, *, thorough: bool) -> Chain:
-        """Return the whole chain, checked; nothing where there is no ledger.
-
-        A ``thorough`` reading also asks SQLite, and compares the chain with the kept releases.
-        """
-        with self._failures_told():
-            quotes = find_quotes(self.workspace) if thorough else ()
-            chain = self._read_chain(thorough=thorough) if self._is_there() else Chain(())
-            self._check_quotes(quotes, chain)
-            return chain
-
-    def _read_chain(self, *, thorough: bool) -> Chain:
-        with self._opened() as db:
-            chain = self._chain(db)
-            if thorough and (found := _pragma(db, "integrity_check(1)")) != "ok":
-                raise BrokenLedgerError(f"the ledger {self.path} is damaged ({found}): {_RESTORE}.")
-            return chain
+    @property
+    def place(self) -> str:
+        """The path of the file."""
+        return str(self.path)
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[tuple[sqlite3.Connection, Chain]]:
-        """Open the ledger for one transaction, which anything but a clean end undoes.
+    def reading(self) -> Iterator[Session]:
+        """Open a ledger that is there, to read one state of it."""
+        with self._opened() as db:
+            db.execute("BEGIN")
+            yield _SqliteSession(db, self.place)
 
-        Yields the connection and the chain, which is whole and has what kept releases quote.
-        """
-        with self._failures_told():
-            # Before the chain is read: what is kept by then was charged by then, in any process.
-            quotes = find_quotes(self.workspace)
-            if not self._is_there():
-                self._check_quotes(quotes, Chain(()))
-                self._create()
-            with self._opened() as db:
-                db.execute("BEGIN IMMEDIATE")  # locks before it reads: no two charges overlap
-                chain = self._chain(db)
-                self._check_quotes(quotes, chain)
-                yield db, chain
-                db.execute("COMMIT")  # closing without it rolls back, Ctrl-C included
-
-    def _check_quotes(self, quotes: Sequence[Quote], chain: Chain) -> None:
-        """Refuse a ledger that was rolled back or begun anew beside the releases it paid for."""
-        digests = [entry.digest for entry in chain.entries]
-        for quote in sorted(quotes, key=lambda quote: quote.number):
-            if quote.digest not in digests[quote.number - 1 : quote.number]:
-                raise BrokenLedgerError(
-                    f"the ledger {self.path} lacks entry {quote.number} as the kept release "
-                    f"{quote.path} quotes it, so it was rolled back, replaced or begun anew: "
-                    "restore a ledger that is as new as its releases, and never delete it."
-                )
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Session]:
+        """Open the ledger for one transaction, which anything but a clean end undoes."""
+        if not self.exists():
+            self._create()
+        with self._opened() as db:
+            db.execute("BEGIN IMMEDIATE")  # locks before it reads: no two charges overlap
+            yield _SqliteSession(db, self.place)
+            db.execute("COMMIT")  # closing without it rolls back, Ctrl-C included
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
         uri = f"{self.path.absolute().as_uri()}?mode=rw"  # never creates
         with _connection(uri) as db:
             if _pragma(db, "application_id") != _APPLICATION_ID:
-                raise LedgerError(f"the ledger {self.path} is another program's file: {_RESTORE}.")
+                raise LedgerError(f"the ledger {self.path} is another program's file: {RESTORE}.")
             if (version := _pragma(db, "user_version")) != _SCHEMA_VERSION:
                 raise LedgerError(
                     f"the ledger {self.path} has schema version {version}, and this dpkv reads "
@@ -140,7 +114,7 @@ class Database:
                 )
             yield db
 
-    def _is_there(self) -> bool:
+    def exists(self) -> bool:
         """Tell whether there is a ledger, having refused one that somebody could have planted."""
         try:
             check_private(self.workspace)
@@ -150,7 +124,7 @@ class Database:
         journals = [self._is_own_file(end, writable=True) for end in _JOURNALS]
         there = self._is_own_file()
         if any(journals) and not there:
-            raise LedgerError(f"the ledger {self.path} is gone, its journal is not: {_RESTORE}.")
+            raise LedgerError(f"the ledger {self.path} is gone, its journal is not: {RESTORE}.")
         return there
 
     def tidy(self) -> None:
@@ -170,20 +144,21 @@ class Database:
             with _connection(path.as_uri()) as db:
                 db.execute("PRAGMA journal_mode=WAL")
                 db.executescript(_SCHEMA)
+                _SqliteSession(db, self.place).note_fact(IDENTITY, secrets.token_hex(16))
             path.chmod(0o600)  # its journals will copy the mode
             with contextlib.suppress(FileExistsError):
                 # The first of two that race wins. SQLite puts the name on disk with its first WAL.
                 os.link(path, self.path)
 
     @contextlib.contextmanager
-    def _failures_told(self) -> Iterator[None]:
+    def failures_told(self) -> Iterator[None]:
         """Turn what SQLite or the system says into one sentence with what to do."""
         code = 0
         try:
             yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the plain code
-            reason = _REASONS.get(code, f"cannot be used ({error}): {_RESTORE}")
+            reason = _REASONS.get(code, f"cannot be used ({error}): {RESTORE}")
         except UnicodeError:  # in what SQLite says of a damaged file
             code = sqlite3.SQLITE_CORRUPT
             reason = _REASONS[code]
@@ -195,20 +170,67 @@ class Database:
         kind = BrokenLedgerError if broken else LedgerError
         raise kind(f"the ledger {self.path} {reason}.")
 
-    def _chain(self, db: sqlite3.Connection) -> Chain:
-        """Read every entry, or refuse at the first that breaks the chain."""
-        entries: list[Entry] = []
-        previous = BEFORE_THE_FIRST
-        for number, row in enumerate(db.execute(_SELECT).fetchall(), start=1):
-            entry = Entry(*row)
-            if (wrong := fault(entry, number, previous)) is not None:
-                raise BrokenLedgerError(
-                    f"the ledger {self.path} does not check out: {wrong}: {_RESTORE}."
-                )
-            truth = None if entry.end_to_end is None else bool(entry.end_to_end)
-            entries.append(replace(entry, end_to_end=truth))  # SQLite keeps it as 0 or 1
-            previous = entry.digest
-        return Chain(tuple(entries))
+
+class _SqliteSession:
+    """An open file; what a ledger needs of it, and no more."""
+
+    def __init__(self, db: sqlite3.Connection, place: str) -> None:
+        self._db = db
+        self._place = place
+
+    def count(self) -> int:
+        """Return how many entries there are."""
+        return int(self._db.execute("SELECT count(*) FROM entries").fetchone()[0])
+
+    def rows(self, after: int) -> Iterator[Entry]:
+        """Return the entries behind that number, in their order."""
+        found = self._db.execute(f"{_SELECT} WHERE number > ? ORDER BY number", (after,))
+        for row in found:
+            yield _entry(row)
+
+    def row(self, number: int) -> Entry | None:
+        """Return the entry of that number."""
+        return self._one("number = ?", number)
+
+    def find(self, kind: str, release_id: str) -> Entry | None:
+        """Return the entry of that kind for a release."""
+        return self._one("kind = ? AND release_id = ?", kind, release_id)
+
+    def _one(self, condition: str, *given: object) -> Entry | None:
+        row = self._db.execute(f"{_SELECT} WHERE {condition}", given).fetchone()
+        return None if row is None else _entry(row)
+
+    def insert(self, entry: Entry) -> None:
+        """Append an entry."""
+        self._db.execute(_INSERT, astuple(entry))
+
+    def fact(self, name: str) -> str | None:
+        """Return what is noted under that name."""
+        found = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def note_fact(self, name: str, value: str) -> None:
+        """Note something under a name that has nothing yet."""
+        self._db.execute("INSERT INTO facts (name, value) VALUES (?, ?)", (name, value))
+
+    def count_write(self) -> None:
+        """Write something that matters to nobody, to prove that writing works."""
+        self._db.execute(
+            "INSERT INTO probe (id, writes) VALUES (1, 1) "
+            "ON CONFLICT (id) DO UPDATE SET writes = writes + 1"
+        )
+
+    def check(self) -> None:
+        """Refuse a file that SQLite finds damaged: its indexes, its free pages, its schema."""
+        if (found := _pragma(self._db, "integrity_check(1)")) != "ok":
+            raise BrokenLedgerError(f"the ledger {self._place} is damaged ({found}): {RESTORE}.")
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    truth = row[_MISPLACED]
+    entry = Entry(*row)
+    # SQLite keeps truth as 0 or 1; anything else stays as it is, for the digest to refuse.
+    return replace(entry, end_to_end=bool(truth)) if truth in (0, 1) else entry
 
 
 @contextlib.contextmanager
@@ -231,25 +253,3 @@ def _text(contents: bytes) -> str:
 
 def _pragma(db: sqlite3.Connection, name: str) -> object:
     return db.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-def append(db: sqlite3.Connection, chain: Chain, draft: Entry) -> Written:
-    """Write a draft as the next entry of the chain."""
-    placed = replace(
-        draft,
-        number=len(chain) + 1,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        salt=secrets.token_hex(_SALT_BYTES),
-        previous=chain.entries[-1].digest if chain.entries else BEFORE_THE_FIRST,
-    )
-    entry = replace(placed, digest=entry_digest(placed))
-    db.execute(_INSERT, astuple(entry))
-    return Written(entry, Chain((*chain.entries, entry)))
-
-
-def count_write(db: sqlite3.Connection) -> None:
-    """Write something that matters to nobody, to prove that writing works."""
-    db.execute(
-        "INSERT INTO probe (id, writes) VALUES (1, 1) "
-        "ON CONFLICT (id) DO UPDATE SET writes = writes + 1"
-    )
