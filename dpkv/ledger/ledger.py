@@ -89,6 +89,7 @@ class Ledger:
             if self._store.exists():
                 with self._store.reading() as session:
                     chain = self._checked(session, base, thorough=thorough, progress=progress)
+                    chain = _inside(session, chain)
                     self._compare(chain, seen, quotes)
             else:
                 self._compare(chain, seen, quotes)
@@ -113,8 +114,7 @@ class Ledger:
             if not self._store.exists():
                 self._compare(Chain(place=self.place), seen, quotes)
             with self._store.writing() as session:
-                chain = self._checked(session, base, thorough=False)
-                chain = chain.read_by(lambda: contextlib.nullcontext(session))
+                chain = _inside(session, self._checked(session, base, thorough=False))
                 self._compare(chain, seen, quotes)
                 yield session, chain
 
@@ -238,6 +238,11 @@ class Ledger:
         with self._writing() as (session, chain):
             written = self._append(session, chain, budget)
         return self._finished(written)
+
+
+def _inside(session: Session, chain: Chain) -> Chain:
+    """Return a chain that looks older entries up in the session that is open."""
+    return chain.read_by(lambda: contextlib.nullcontext(session))
 
 
 def _has(chain: Chain, number: int, digest: str) -> bool:

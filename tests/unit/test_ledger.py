@@ -1265,6 +1265,8 @@ def test_a_long_ledger_answers_as_a_whole_one_does(long: Ledger) -> None:
     assert [chain.entry(number) for number in range(9)] == [whole.entry(n) for n in range(9)]
     for name in ("r0", "r5", "r9"):
         assert chain.find(name) == whole.find(name)
+    known = long.read()
+    assert len(known.tail) == 0 and known.entries == whole.entries, "verified up to its end"
     before = whole.entries[1]
     assert charge(long, "r0", label="moved.csv") == before  # still charged once
     with pytest.raises(UsageError, match="'r0' was charged for another release"):
