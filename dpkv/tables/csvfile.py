@@ -1,9 +1,8 @@
 """CSV files, plain or gzipped, read in blocks of whole records.
 
-pandas turns text into numbers; what it would let pass silently (short rows, long rows, text in a
-numeric column) is caught before or after it, and no message shows a cell. A first row may be a
-record that is taken for names, so a message calls a column by its name only where a person typed
-that name, and else by its number.
+Short and long rows are caught before the cells are read, and no message shows a cell. A first row
+may be a record that is taken for names, so a message calls a column by its name only where a person
+typed that name, and else by its number.
 
 What becomes of a row depends on that row alone. In a file of one column every line is a row, a
 blank one a row whose cell is missing; in one of several columns a blank line has no delimiter and
@@ -14,24 +13,25 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import os
 import re
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpkv.errors import TableError
 from dpkv.kernels import N_THREADS
 from dpkv.tables.chunk import Chunk
+from dpkv.tables.csvcells import CellReader, Cells, looks_of
+from dpkv.tables.encodings import in_utf8
+from dpkv.tables.facts import Column, TableFacts
 from dpkv.tables.naming import (
     choose_columns,
     default_names,
@@ -49,7 +49,6 @@ MOST_COLUMNS = 1_000_000
 _PEEK_BYTES = 1 << 16
 _DELIMITERS = ",;\t|"
 _BOM = b"\xef\xbb\xbf"
-_BOOLEANS = (b"True", b"False", b"true", b"false", b"TRUE", b"FALSE")
 
 
 @dataclass(frozen=True)
@@ -69,39 +68,58 @@ class CsvSource:
     """
 
     def __init__(
-        self,
-        path: Path,
-        columns: Sequence[str] | None,
-        header: bool | None,
-        pipe: Pipe | None = None,
-        *,
-        typed: bool = True,
+        self, path: Path, facts: TableFacts, pipe: Pipe | None = None, *, typed: bool = True
     ) -> None:
         self.path = path
         self._pipe = pipe
+        self._dialect = dialect = facts.dialect
+        # Where no rule refuses a cell, one with a NUL is just no number and no category.
+        self._any_cell = facts.takes_any_cell
         self._delimiter, self._names = ",", tuple[str, ...]()  # until the first line is known
-        first = self._first_line(header)
-        self._delimiter = max(_DELIMITERS, key=re.sub(r'"[^"]*"', "", first).count)
+        first = self._first_line(dialect.header)
+        self._delimiter = dialect.delimiter or self._found_delimiter(first)
         if first.count(self._delimiter) >= MOST_COLUMNS:
             raise TableError(
                 f"{path} has more than {MOST_COLUMNS} columns in its first row: it is no CSV table "
                 "of records, or its lines do not end."
             )
-        cells = self._cells(first, header)
-        self.header_guessed = header is None
-        self._has_header = is_header(path, cells) if header is None else header
+        cells = self._cells(first, dialect.header)
+        self.header_guessed = dialect.header is None
+        self._has_header = is_header(path, cells) if dialect.header is None else dialect.header
         self._names = tuple(cells) if self._has_header else default_names(len(cells))
         public = not self._has_header
-        self.columns = choose_columns(path, self._names, columns, public=public, typed=typed)
-        places = {name: position for position, name in enumerate(self._names)}
-        self._positions = [places[name] for name in self.columns]
-        by_name = public or (columns is not None and typed)
-        self.labels = quoted(self.columns) if by_name else numbered(self._positions)
+        wanted = facts.wanted
+        chosen = choose_columns(path, self._names, wanted, public=public, typed=typed)
+        self.facts = facts.describing(chosen)
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self.columns = self.facts.coordinates
+        by_name = public or (wanted is not None and typed)
+        names = self.facts.names
+        self.labels = quoted(names) if by_name else numbered([self._places[n] for n in names])
+        self._reader = self._make_reader()
+
+    def _make_reader(self) -> CellReader:
+        facts, place = self.facts, self._places
+        numbers = [place[c.name] for c in facts.used if c.is_number]
+        numbers += [place[facts.weight.name]] if facts.weight is not None else []
+        return CellReader(
+            self._delimiter,
+            len(self._names),
+            numbers=tuple(numbers),
+            texts=tuple(place[c.name] for c in facts.used if not c.is_number),
+            ids=None if facts.person is None else place[facts.person],
+            decimal=self._dialect.decimal,
+            missing_values=self._dialect.missing_values,
+        )
+
+    def _found_delimiter(self, line: str) -> str:
+        possible = _DELIMITERS.replace(self._dialect.decimal, "")
+        return max(possible, key=re.sub(r'"[^"]*"', "", line).count)
 
     @property
     def layout(self) -> dict[str, Any]:
         """What decides the numbers read, besides the file and the columns."""
-        return {"delimiter": self._delimiter, "header": self._has_header}
+        return {"delimiter": self._delimiter, "header": self._has_header, "facts": repr(self.facts)}
 
     def _first_line(self, header: bool | None) -> str:
         """Return the first line that is not blank; where all of them are, one missing cell.
@@ -109,8 +127,8 @@ class CsvSource:
         A first row that is said to be a record may hold anything, as any record may.
         """
         n_blank = 0
-        for piece, _ in self._pieces(_PEEK_BYTES):
-            self._refuse_binary(piece)
+        for whole, _ in self._pieces(_PEEK_BYTES):
+            piece = self._without_nul(whole)
             for line in piece.removeprefix(_BOM).splitlines():
                 if line.strip():
                     return self._decoded(line, "replace" if header is False else "strict")
@@ -134,7 +152,19 @@ class CsvSource:
         try:
             return line.decode("utf-8", errors)
         except UnicodeDecodeError:
-            raise TableError(f"{self.path} is not UTF-8 text: save it as UTF-8 CSV.") from None
+            raise TableError(
+                f"{self.path} is not UTF-8 text: save it as UTF-8, or say what it is with "
+                "--encoding latin-1."
+            ) from None
+
+    def _without_nul(self, text: bytes) -> bytes:
+        """Refuse a binary file; where any cell is taken, a NUL spoils the cell it stands in."""
+        if b"\0" not in text:
+            return text
+        if self._any_cell:
+            return text.replace(b"\0", b"?")
+        self._refuse_binary(text)
+        return text
 
     def _refuse_binary(self, text: bytes) -> None:
         if b"\0" in text:
@@ -142,7 +172,7 @@ class CsvSource:
             raise TableError(f"{self.path} is a binary file: give {give}.")
 
     def _open(self) -> tuple[BinaryIO, BinaryIO]:
-        """Return the stream of text bytes and the file under it, whose position is the progress."""
+        """Return the stream of bytes and the file under it, whose position is the progress."""
         file = self.path.open("rb") if self._pipe is None else self._pipe.open()
         zipped = file.peek(2)[:2] == b"\x1f\x8b"
         return (cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb")) if zipped else file), file
@@ -159,7 +189,8 @@ class CsvSource:
         rest = b""
         try:
             with file:
-                while piece := stream.read(max(piece_bytes, len(rest))):  # doubles: linear in all
+                text = in_utf8(stream, self._dialect.encoding)
+                while piece := text.read(max(piece_bytes, len(rest))):  # doubles: linear in all
                     rest += piece
                     cut = self._last_record_end(rest)
                     if cut == 0 and len(rest) > LONGEST_RECORD:
@@ -194,29 +225,22 @@ class CsvSource:
         blanks = b" \t\r\n".replace(self._delimiter.encode(), b"")
         waiting_for_header = self._has_header
         for piece, share in self._pieces(BLOCK_BYTES):
-            text = piece.removeprefix(_BOM) if line == 1 else piece
+            text = self._without_nul(piece.removeprefix(_BOM) if line == 1 else piece)
             if waiting_for_header:
                 text, skipped, found = _without_first_line(text)
                 line += skipped
                 waiting_for_header = not found
-            if text and (self._one_column or text.strip(blanks)):
+            if text and (len(self._names) == 1 or text.strip(blanks)):
                 yield _Block(text, line, share)
             line += _count_lines(text)
 
-    @property
-    def _one_column(self) -> bool:
-        return len(self._names) == 1
-
-    def chunks(self, *, lenient: bool = False) -> Iterator[Chunk]:
-        """Yield float64 chunks in file order; blocks ahead are parsed on the other cores.
-
-        ``lenient`` takes a cell of text for a missing one.
-        """
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the cells in file order; blocks ahead are parsed on the other cores."""
         waiting: deque[Future[Chunk]] = deque()
         with ThreadPoolExecutor(N_THREADS, thread_name_prefix="dpkv-csv") as pool:
             try:
                 for block in self._blocks():
-                    waiting.append(pool.submit(self._parse, block, lenient))
+                    waiting.append(pool.submit(self._parse, block))
                     if len(waiting) > N_THREADS:
                         yield waiting.popleft().result()
                 while waiting:
@@ -225,30 +249,32 @@ class CsvSource:
                 for future in waiting:
                     future.cancel()
 
-    def texts(self) -> Iterator[NDArray[np.object_]]:
-        """Yield the text of the one column used, row for row as ``chunks`` yields numbers."""
+    def ids(self) -> Iterator[NDArray[np.object_]]:
+        """Yield the text of the column of persons, row for row as ``chunks`` yields the rest."""
         for block in self._blocks():
-            self._refuse_binary(block.text)
             rows = self._refuse_ragged(block)
-            cells = self._read(block.text, object, as_text=True)[:, 0]
+            cells = self._reader.read_ids(block.text)
             if len(cells) != rows:
                 raise self._unreadable(block)
-            yield np.array([cell.strip() for cell in cells], dtype=object)
+            yield cells
 
-    def _parse(self, block: _Block, lenient: bool) -> Chunk:
-        self._refuse_binary(block.text)
+    def _parse(self, block: _Block) -> Chunk:
         rows = self._refuse_ragged(block)
         try:
-            if any(part in block.text for part in _BOOLEANS):
-                raise ValueError  # pandas would take a column of True and False for numbers
-            values = self._read(block.text, np.float64)
-        except ValueError:  # pandas' own message would show the cell
-            values = self._numbers(block, lenient)
-        if len(values) != rows:
+            cells = self._reader.read(block.text)
+        except ValueError:
+            raise self._unreadable(block) from None
+        if len(cells.numbers) != rows:
             raise self._unreadable(block)
-        # pandas gives a view that must not be written to where it can: of one column, say.
-        values = np.require(values, np.float64, ["C", "W"])
-        return Chunk(values, block.share, lambda row: f"line {self._line_of_row(block, row)}")
+        if cells.numeric is not None:
+            self._refuse_text(block, cells)
+        return Chunk(
+            cells.numbers,
+            block.share,
+            lambda row: f"line {self._line_of_row(block, row)}",
+            {self._names[place]: texts for place, texts in cells.texts.items()},
+            cells.ids,
+        )
 
     def _refuse_ragged(self, block: _Block) -> int:
         """Return the number of rows, all of them with as many cells as there are columns."""
@@ -267,58 +293,32 @@ class CsvSource:
             )
         return rows
 
-    def _read(self, text: bytes, dtype: type, *, as_text: bool = False) -> NDArray[Any]:
-        """Return the cells of the columns used, in their order."""
-        if b"\r" in text:  # pandas loses a row of empty cells after a blank line that ends with CR
-            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if self._one_column and not text.strip(b"\n"):  # pandas finds no column in blank lines
-            text = text.replace(b"\n", b'""\n')
-        cells = _cells_of(
-            text,
-            dtype,
-            sep=self._delimiter,
-            names=range(len(self._names)),
-            usecols=self._positions,
-            na_filter=not as_text,
-            skip_blank_lines=not self._one_column,
-        )
-        in_file = sorted(self._positions)  # the order in which pandas gives them
-        if self._positions == in_file:
-            return cells
-        return cells[:, np.searchsorted(in_file, self._positions)]
-
-    def _numbers(self, block: _Block, lenient: bool) -> NDArray[np.float64]:
-        """Return the numbers of a block that may hold text; raise what is wrong, unless lenient."""
-        try:
-            cells = self._read(block.text, object)
-            present, numeric = _numeric_cells(cells)
-            if not numeric.all() and not lenient:
-                raise self._explain(block, numeric)
-            # The parser of blocks without text reads the other cells, so that no number depends on
-            # whether there is text somewhere near it.
-            kept = io.StringIO(newline="")
-            csv.writer(kept).writerows(np.where(present & numeric, cells, "").tolist())
-            names = range(cells.shape[1])
-            return _cells_of(kept.getvalue().encode(), np.float64, names=names)
-        except TableError:
-            raise
-        except ValueError:
-            raise self._unreadable(block) from None
-
-    def _explain(self, block: _Block, numeric: NDArray[np.bool_]) -> TableError:
-        """Find the columns, or else the cell, that are not numbers."""
+    def _refuse_text(self, block: _Block, cells: Cells) -> None:
+        """Raise what is wrong with the columns, or else the cell, that must hold numbers."""
+        facts = self.facts
+        read = [column for column in facts.used if column.is_number]
+        if facts.weight is not None:
+            read.append(Column(facts.weight.name, missing=facts.weight.missing))
+        strict = [place for place, column in enumerate(read) if column.missing.kind == "refuse"]
+        assert cells.numeric is not None
+        numeric = cells.numeric[:, strict]
+        if numeric.all():
+            return
         ever = np.asarray(numeric.any(axis=0))
-        if not ever.any() and self.header_guessed:
-            return TableError(
+        if len(strict) == len(facts.names) and not ever.any() and self.header_guessed:
+            raise TableError(
                 f"{self.path}: no column is numeric: encode the columns, or say --no-header if the "
                 "first row is a record."
             )
+        names = [read[place].name for place in strict]
+        labels = [self.labels[facts.names.index(name)] for name in names]
         if not ever.all():
-            return not_numeric(self.path, self.columns, self.labels, ever)
+            looks = looks_of(self._reader.texts_of(block.text, self._places[names[ever.argmin()]]))
+            raise not_numeric(self.path, names, labels, ever, looks)
         row, column = np.argwhere(~numeric)[0]
-        return TableError(
+        raise TableError(
             f"{self.path}, line {self._line_of_row(block, int(row))}, column "
-            f"{self.labels[column]}: not a number. Mend that cell, or leave the column out with "
+            f"{labels[column]}: not a number. Mend that cell, or leave the column out with "
             "--columns."
         )
 
@@ -328,33 +328,6 @@ class CsvSource:
 
     def _unreadable(self, block: _Block) -> TableError:
         return TableError(f"{self.path} cannot be read as CSV near line {block.first_line}.")
-
-
-def _cells_of(text: bytes, dtype: type, **options: Any) -> NDArray[Any]:
-    """Return the cells of CSV text without a header, as numbers or as text."""
-    options = {"skip_blank_lines": False, **options}
-    frame = pd.read_csv(
-        io.BytesIO(text),
-        header=None,
-        dtype=dtype,
-        index_col=False,
-        skipinitialspace=True,
-        low_memory=False,
-        encoding="utf-8",
-        encoding_errors="replace",
-        **options,
-    )
-    return np.asarray(frame.to_numpy(dtype=dtype))
-
-
-def _numeric_cells(
-    cells: NDArray[np.object_],
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Tell, of text cells, which are not missing, and which are numbers or missing."""
-    flat = pd.Series(cells.ravel(), dtype=object)
-    present = flat.notna().to_numpy()
-    numeric = ~present | pd.to_numeric(flat, errors="coerce").notna().to_numpy()
-    return present.reshape(cells.shape), numeric.reshape(cells.shape)
 
 
 def _without_first_line(text: bytes) -> tuple[bytes, int, bool]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dpkv.errors import DpkvError, TableError
 from dpkv.tables.csvfile import CsvSource
+from dpkv.tables.facts import Dialect, TableFacts
 from dpkv.tables.naming import choose_columns
 from dpkv.tables.parquet import open_parquet
 from dpkv.tables.table import is_parquet, open_table, unreadable
@@ -49,7 +50,8 @@ def read_labels(path: str | Path, column: str, header: bool | None = None) -> La
 
 
 def _csv_column(path: Path, column: str, header: bool | None) -> Labels:
-    pieces = list(CsvSource(path, [column], header).texts())
+    facts = TableFacts((), person=column, dialect=Dialect(header=header))
+    pieces = list(CsvSource(path, facts).ids())
     return np.concatenate(pieces) if pieces else np.empty(0, object)
 
 

@@ -133,17 +133,31 @@ def without_formula(name: str) -> str:
     return _FORMULA.sub("'", name)
 
 
+_WHAT_TO_DO = {
+    "dates": "turn dates into numbers first (days since a public day, say), or leave them out",
+    "decimal commas": "say --decimal , if the comma is the decimal mark",
+    "truth values": "describe truth values as boolean in a schema ('dpkv schema' writes one)",
+}
+"""What helps with columns of text that look like something."""
+
+
 def not_numeric(
-    path: Path, columns: Sequence[str], labels: Sequence[str], numeric: NDArray[np.bool_]
+    path: Path,
+    columns: Sequence[str],
+    labels: Sequence[str],
+    numeric: NDArray[np.bool_],
+    looks: str | None = None,
 ) -> TableError:
-    """Return the error that says which columns are not numeric."""
+    """Return the error that says which columns are not numeric, and what to do about it."""
     never = [label for label, ok in zip(labels, numeric, strict=True) if not ok]
     rest = [name for name, ok in zip(columns, numeric, strict=True) if ok]
     advice = "encode them first"
     if rest:
-        by_name = labels == quoted(columns)
+        by_name = tuple(labels) == quoted(columns)
         shown = f" {','.join(rest[:_SHOWN])}" if by_name and len(rest) <= _SHOWN else ""
         advice = f"choose the others with --columns{shown or ', by name'}"
+    if looks is not None:
+        advice = _WHAT_TO_DO[looks]
     word, verb = ("columns", "are") if len(never) > 1 else ("column", "is")
     return TableError(f"{path}: {word} {list_labels(never)} {verb} not numeric: {advice}.")
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dpkv.errors import TableError
+from dpkv.tables.arrowcells import ArrowCells
 from dpkv.tables.chunk import Chunk
-from dpkv.tables.naming import choose_columns, not_numeric, quoted
+from dpkv.tables.facts import TableFacts
+from dpkv.tables.naming import choose_columns, quoted
 
 _BATCH_ROWS = 1 << 17
 
@@ -39,39 +39,32 @@ class ParquetSource:
 
     header_guessed = False
 
-    def __init__(self, path: Path, columns: Sequence[str] | None) -> None:
+    def __init__(self, path: Path, facts: TableFacts) -> None:
         self.path = path
-        self._arrow, self._file, own = open_parquet(path)
+        arrow, self._file, own = open_parquet(path)
         schema = self._file.schema_arrow
-        names = own if columns is None else schema.names
-        self.columns = choose_columns(path, names, columns, public=True)
-        self.labels = quoted(self.columns)
-        types = self._arrow.types
-        numeric = (types.is_integer, types.is_floating, types.is_decimal)
-        kinds = dict(zip(schema.names, schema.types, strict=True))
-        fit = np.array([any(test(kinds[name]) for test in numeric) for name in self.columns])
-        if not fit.all():
-            raise not_numeric(path, self.columns, self.labels, fit)
+        names = own if facts.columns is None else schema.names
+        chosen = choose_columns(path, names, facts.wanted, public=True)
+        self.facts = facts.describing(chosen)
+        self.columns = self.facts.coordinates
+        self.labels = quoted(self.facts.names)
+        self._cells = ArrowCells(arrow, self.facts, path)
+        self._cells.check_types(dict(zip(schema.names, schema.types, strict=True)))
+        self._arrow = arrow
 
     @property
     def layout(self) -> dict[str, Any]:
-        """What decides the numbers read, besides the file and the columns: nothing."""
-        return {}
+        """What decides the numbers read, besides the file and the columns."""
+        return {"facts": repr(self.facts)}
 
-    def chunks(self, *, lenient: bool = False) -> Iterator[Chunk]:  # noqa: ARG002
-        """Yield float64 chunks with the share of the rows read so far.
-
-        A numeric column holds no text for ``lenient`` to pass over.
-        """
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the cells with the share of the rows read so far."""
         total, done = max(1, self._file.metadata.num_rows), 0
         try:
-            for batch in self._file.iter_batches(_BATCH_ROWS, columns=list(self.columns)):
-                chunk = np.empty((batch.num_rows, len(self.columns)))
-                for position, name in enumerate(self.columns):
-                    column = batch.column(name).cast(self._arrow.float64(), safe=False)
-                    chunk[:, position] = column.to_numpy(zero_copy_only=False)
+            for batch in self._file.iter_batches(_BATCH_ROWS, columns=list(self.facts.names)):
                 if batch.num_rows:
-                    yield Chunk(chunk, (done + batch.num_rows) / total, _row_names(done))
+                    share = (done + batch.num_rows) / total
+                    yield self._cells.chunk(batch, share, _row_names(done))
                 done += batch.num_rows
         except (self._arrow.ArrowException, OSError):
             raise TableError(f"{self.path} is damaged: its data cannot be read.") from None

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpkv.domain import Bounds, Domain, data_domain
-from dpkv.errors import DomainError, ParameterError
+from dpkv.errors import DomainError
+from dpkv.tables.facts import Missing
 from dpkv.tables.store import MEMORY_LIMIT, map_rows
 from dpkv.tables.table import Source, Table, cannot_hold, load, open_table
-from dpkv.types import Float64s, Floats, Progress
-from dpkv.validation import one_of
+from dpkv.types import Floats, Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,6 @@ def prepare(
     bounds: Bounds | Domain | None = None,
     scaled: bool = True,
     data_bounds: bool = False,
-    invalid: str = "refuse",
     memory_limit: int = MEMORY_LIMIT,
     workspace: str | Path = ".dpkv",
     progress: Progress | None = None,
@@ -43,16 +42,12 @@ def prepare(
     Without ``bounds``, ``data_bounds`` takes the box around the data, whose source says that it
     leaks them.
 
-    ``invalid`` says what happens to rows with text, NaN, infinity, nothing or a number beyond
-    ±2^53: "refuse" the table, or map each such row to the "center" of the domain, a fixed rule that
-    reveals nothing. Then no cell refuses the table; a file that is not made of rows of equally many
-    cells still is refused.
+    What a cell of text, NaN, infinity, nothing or a number beyond ±2^53 becomes is a fact of its
+    column (``facts.Missing``). Where no column refuses such cells, none refuses the table; a file
+    that is not made of rows of equally many cells still is refused.
     """
     domain = domain_of(source.columns, bounds, scaled)
-    fill = fill_of(domain, invalid)
-    table = load(
-        source, fill=fill, memory_limit=memory_limit, workspace=workspace, progress=progress
-    )
+    table = load(source, memory_limit=memory_limit, workspace=workspace, progress=progress)
     if domain is None and data_bounds:
         domain = data_domain(table.values, scaled=scaled)
     if domain is None:
@@ -81,23 +76,12 @@ def domain_of(
     return Domain.bounded(bounds, len(columns), scaled=scaled, columns=columns)
 
 
-def fill_of(domain: Domain | None, invalid: str) -> Float64s | None:
-    """Return what an unusable row becomes, or None where it is refused."""
-    one_of("invalid", invalid, ("refuse", "center"))
-    if invalid == "refuse":
-        return None
-    if domain is None:
-        raise ParameterError(
-            "bounds", "given when invalid is 'center'", None, "The centre must be public."
-        )
-    return domain.middle
-
-
 def read_table(
     path: str | Path,
     *,
     columns: Sequence[str] | None = None,
     header: bool | None = None,
+    missing: str = "refuse",
     memory_limit: int = MEMORY_LIMIT,
     workspace: str | Path = ".dpkv",
     progress: Progress | None = None,
@@ -106,7 +90,8 @@ def read_table(
 
     ``columns`` are the columns to use, by name, in this order; all of them by default. A table of
     more than ``memory_limit`` bytes is converted once to a memory-mapped file under ``workspace``.
-    Rows with NaN or infinity are refused; ``prepare`` can map them to the centre of a domain.
+    A cell that holds no number follows ``missing``: "refuse" the table, "fill:VALUE", or "ignore",
+    with which its row does not count (``Table.counts``).
     """
-    source = open_table(path, columns=columns, header=header)
+    source = open_table(path, columns=columns, header=header, missing=Missing.parse(missing))
     return load(source, memory_limit=memory_limit, workspace=workspace, progress=progress)

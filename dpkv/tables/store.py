@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +21,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv.errors import TableError
-from dpkv.types import Float64s, Floats
+from dpkv.tables.chunk import Rows
+from dpkv.types import Floats
 from dpkv.workspace import check_private, private_folder, remove_if_empty, write_atomically
 
 MEMORY_LIMIT = 512 << 20
 """Bytes that a table may take in memory before it goes to a memory-mapped file."""
 
-_FORMAT = 2  # raised whenever a table may be read differently than before
+_FORMAT = 3  # raised whenever a table may be read differently than before
 _COPIES = 2  # how often the records are in memory at worst: as read, and in working coordinates
 _MAP_ROWS = 1 << 16
 _UNFINISHED = "reading-"
+_SUFFIXES = {
+    "values": ".f64",
+    "counts": ".counts",
+    "person_keys": ".persons",
+    "weights": ".weights",
+}
+_KINDS: dict[str, type[np.generic]] = {
+    "values": np.float64,
+    "counts": np.bool_,
+    "person_keys": np.uint64,
+    "weights": np.int64,
+}
 _ABANDONED_AFTER = 3600.0  # seconds
 
 
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """Records that were read, and the file they live in if they are not in memory."""
-
-    values: Float64s
-    path: Path | None
-    n_invalid: int
-
-
 class RecordStore:
-    """Collects chunks in memory and moves to a file when they outgrow the limit."""
+    """Collects rows in memory and moves to files when they outgrow the limit.
+
+    Every track of the rows, such as their coordinates or the keys of their persons, has a file of
+    its own beside the others.
+    """
 
     def __init__(
         self,
@@ -58,8 +66,8 @@ class RecordStore:
         self._width = n_columns
         self._limit = memory_limit
         self._workspace = workspace
-        self._chunks: list[Float64s] = []
-        self._file: Any = None
+        self._tracks: dict[str, list[NDArray[Any]]] = {}
+        self._files: dict[str, Any] | None = None
         self._source = source
         self._state = state_of(source)
         self._recipe = {"format": _FORMAT, **recipe}
@@ -68,69 +76,91 @@ class RecordStore:
         # another copy, whoever else converts the same table meanwhile.
         self._target = workspace / "tables" / f"{self._key}-{_hashed(self._state)}.f64"
 
-    def earlier_copy(self) -> Kept | None:
+    def earlier_copy(self) -> tuple[Rows, Path] | None:
         """Return the copy an earlier run made, if the table has not changed since."""
         try:
             note = json.loads(self._target.with_suffix(".json").read_text(encoding="utf-8"))
             if note["recipe"] != self._recipe or note["state"] != self._state:
                 return None
             check_private(self._target.parent)
-            values = _mapped(self._target, note["rows"], self._width)
-            return Kept(values, self._target, note["invalid"])
+            return self._mapped(note["tracks"], note["rows"]), self._target
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def append(self, chunk: Float64s) -> None:
-        """Take one chunk."""
-        self.n_rows += len(chunk)
-        if self._file is not None:
-            chunk.tofile(self._file)
+    def append(self, rows: Rows) -> None:
+        """Take some rows."""
+        tracks = rows.tracks()
+        self.n_rows += len(rows.values)
+        if self._files is not None:
+            for name, array in tracks.items():
+                array.tofile(self._files[name])
             return
-        self._chunks.append(chunk)
+        for name, array in tracks.items():
+            self._tracks.setdefault(name, []).append(array)
         if self.n_rows * self._width * 8 * _COPIES > self._limit:
-            self._move_to_file()
+            self._move_to_files()
 
-    def _move_to_file(self) -> None:
+    def _move_to_files(self) -> None:
         folder = private_folder(self._workspace, "tables")
         _remove_abandoned(folder)
-        self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 (closed in finish)
-            dir=folder, prefix=_UNFINISHED, suffix=".f64", delete=False
-        )
-        for chunk in self._chunks:
-            chunk.tofile(self._file)
-        self._chunks.clear()
+        self._files = {}
+        for name, chunks in self._tracks.items():
+            self._files[name] = tempfile.NamedTemporaryFile(  # noqa: SIM115 (closed in finish)
+                dir=folder, prefix=_UNFINISHED, suffix=_SUFFIXES[name], delete=False
+            )
+            for chunk in chunks:
+                chunk.tofile(self._files[name])
+        self._tracks.clear()
 
-    def finish(self, n_invalid: int) -> Kept:
-        """Return all records."""
+    def finish(self) -> tuple[Rows, Path | None]:
+        """Return all rows, and the file that the coordinates are in if they are in one."""
         if state_of(self._source) != self._state:
             raise TableError(f"{self._source} was changed while it was read: run again.")
-        if self._file is None:
-            values = self._chunks[0] if len(self._chunks) == 1 else np.concatenate(self._chunks)
-            self._chunks.clear()
-            return Kept(values, None, n_invalid)
-        self._file.close()
+        if self._files is None:
+            joined = {
+                name: chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
+                for name, chunks in self._tracks.items()
+            }
+            self._tracks.clear()
+            return Rows(**joined), None
+        names = sorted(self._files)
+        for name in names:
+            self._files[name].close()
+            Path(self._files[name].name).replace(self._path_of(name))
+        self._files = None
         note = {
             "recipe": self._recipe,
             "state": self._state,
             "rows": self.n_rows,
-            "invalid": n_invalid,
+            "tracks": names,
         }
-        Path(self._file.name).replace(self._target)
-        self._file = None
         write_atomically(self._target.with_suffix(".json"), json.dumps(note))
         for old in self._target.parent.glob(f"{self._key}-*"):
             if old.stem != self._target.stem:  # copies of the table as it was before
                 old.unlink(missing_ok=True)
-        return Kept(_mapped(self._target, self.n_rows, self._width), self._target, n_invalid)
+        return self._mapped(names, self.n_rows), self._target
+
+    def _path_of(self, track: str) -> Path:
+        return self._target.with_suffix(_SUFFIXES[track])
+
+    def _mapped(self, tracks: list[str], rows: int) -> Rows:
+        shapes = {"values": (rows, self._width)}
+        return Rows(
+            **{
+                name: _map_file(self._path_of(name), _KINDS[name], shapes.get(name, (rows,)))
+                for name in tracks
+            }
+        )
 
     def discard_unfinished(self) -> None:
         """Remove what a reading that failed has written."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.close()
-            with contextlib.suppress(OSError):
-                Path(self._file.name).unlink()
-            self._file = None
+        if self._files is not None:
+            for file in self._files.values():
+                with contextlib.suppress(OSError):
+                    file.close()
+                with contextlib.suppress(OSError):
+                    Path(file.name).unlink()
+            self._files = None
             remove_if_empty(self._workspace, "tables")
 
 
@@ -152,11 +182,11 @@ def state_of(source: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
-def _mapped(path: Path, rows: int, width: int) -> Float64s:
+def _map_file(path: Path, kind: type[np.generic], shape: tuple[int, ...]) -> NDArray[Any]:
     """Map a file copy-on-write: an ordinary writable array to numpy, and the file never changes."""
-    if path.stat().st_size != rows * width * 8:
+    if path.stat().st_size != math.prod(shape) * np.dtype(kind).itemsize:
         raise ValueError("size differs")
-    return np.asarray(np.memmap(path, np.float64, mode="c", shape=(rows, width)))
+    return np.asarray(np.memmap(path, kind, mode="c", shape=shape))
 
 
 def _allocate(handle: int, size: int) -> None:

@@ -16,15 +16,16 @@ from numpy.typing import ArrayLike
 
 from dpkv import core_dumps
 from dpkv.domain import Bounds, Domain
-from dpkv.errors import TableError
+from dpkv.errors import ParameterError, TableError
 from dpkv.streams import CHUNK_ROWS, gather_rows, peek
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.csvfile import CsvSource
+from dpkv.tables.facts import Missing, TableFacts, numeric_facts
 from dpkv.tables.naming import choose_columns, default_names, quoted
 from dpkv.tables.pipe import Pipe, read_once
-from dpkv.tables.prepared import domain_of, fill_of
+from dpkv.tables.prepared import domain_of
 from dpkv.tables.store import state_of
-from dpkv.tables.table import Source, mend, open_table, readable_chunks, unreadable
+from dpkv.tables.table import Source, encoded, open_table, unreadable
 from dpkv.types import Float64s, Floats, Progress
 
 
@@ -37,7 +38,6 @@ class RecordStream:
         *,
         rereadable: bool,
         domain: Domain | None,
-        fill: Float64s | None,
         progress: Progress | None,
     ) -> None:
         self.columns = source.columns
@@ -45,10 +45,7 @@ class RecordStream:
         self.rereadable = rereadable
         self.n_records = 0
         """Records of the last pass, so far."""
-        self.n_invalid = 0
-        """How many of them had an unusable number and were moved to the centre. Curator-only."""
         self._source = source
-        self._fill = fill
         self._progress = progress
         self._begun = False
         self._state = _state(source.path) if rereadable else None
@@ -63,15 +60,14 @@ class RecordStream:
         if self._begun and not self.rereadable:
             raise read_once(self.name)
         self._begun = True
-        self.n_records = self.n_invalid = 0
-        for chunk in readable_chunks(self._source, lenient=self._fill is not None):
-            self.n_invalid += mend(chunk, self._fill, self._source)
-            for start in range(0, len(chunk.values), CHUNK_ROWS):
-                values = chunk.values[start : start + CHUNK_ROWS]
+        self.n_records = 0
+        for rows, share in encoded(self._source):
+            for start in range(0, len(rows.values), CHUNK_ROWS):
+                values = rows.values[start : start + CHUNK_ROWS]
                 self.n_records += len(values)
                 yield self._working(values)
             if self._progress is not None:
-                self._progress(chunk.share)
+                self._progress(share)
         self._check_end()
 
     def restore(self, points: Floats) -> Floats:
@@ -103,7 +99,7 @@ def open_stream(
     header: bool | None = None,
     bounds: Bounds | Domain | None = None,
     scaled: bool = True,
-    invalid: str = "refuse",
+    missing: str = "refuse",
     progress: Progress | None = None,
 ) -> RecordStream:
     """Open a file, a pipe ("-" is standard input) or an iterator for one pass over its records.
@@ -111,21 +107,23 @@ def open_stream(
     CSV text, plain or gzipped, may come from a file or a pipe; Parquet must be a file. A file can
     be read again, a pipe or an iterator cannot. A pipe is read in blocks of 8 MB, so records of a
     slow one wait until there are that many, or until it ends. An iterator yields rows or matrices
-    of numbers. The other parameters are those of ``open_table`` and ``prepare``.
+    of numbers. A cell that holds no number follows ``missing``: "refuse" it, or "fill:VALUE". The
+    other parameters are those of ``open_table`` and ``prepare``.
     """
+    rule = Missing.parse(missing)
+    if rule.kind == "ignore":
+        raise ParameterError("missing", "'refuse' or 'fill:VALUE' for a stream", missing)
+    facts = numeric_facts(columns, header=header, missing=rule)
     opened: Source
     if isinstance(source, (str, Path)):
-        opened, rereadable = _open_bytes(source, columns, header)
+        opened, rereadable = _open_bytes(source, facts)
     else:
-        opened, rereadable = _IterableSource(iter(source), columns), False
+        opened, rereadable = _IterableSource(iter(source), facts), False
     domain = domain_of(opened.columns, bounds, scaled)
-    fill = fill_of(domain, invalid)
-    return RecordStream(opened, rereadable=rereadable, domain=domain, fill=fill, progress=progress)
+    return RecordStream(opened, rereadable=rereadable, domain=domain, progress=progress)
 
 
-def _open_bytes(
-    source: str | Path, columns: Sequence[str] | None, header: bool | None
-) -> tuple[Source, bool]:
+def _open_bytes(source: str | Path, facts: TableFacts) -> tuple[Source, bool]:
     path = Path(source)
     core_dumps.switch_off()
     try:
@@ -139,8 +137,8 @@ def _open_bytes(
         elif path.exists() and not path.is_file() and not path.is_dir():
             pipe = Pipe(path.open("rb"), str(path), owned=True)
         else:
-            return open_table(path, columns=columns, header=header), True
-        return CsvSource(path, columns, header, pipe), False
+            return open_table(path, facts), True
+        return CsvSource(path, facts, pipe), False
     except OSError as error:
         raise unreadable(path, error) from None
 
@@ -151,10 +149,12 @@ class _IterableSource:
     path = Path("the stream")
     header_guessed = False
 
-    def __init__(self, items: Iterator[ArrayLike], columns: Sequence[str] | None) -> None:
+    def __init__(self, items: Iterator[ArrayLike], facts: TableFacts) -> None:
         width, self._items = peek(items)
         names = default_names(width)
-        self.columns = choose_columns(self.path, names, columns, public=True)
+        chosen = choose_columns(self.path, names, facts.wanted, public=True)
+        self.facts = facts.describing(chosen)
+        self.columns = self.facts.coordinates
         self.labels = quoted(self.columns)
         self._positions = [names.index(name) for name in self.columns]
 
@@ -163,10 +163,10 @@ class _IterableSource:
         """What decides the numbers read: nothing that could be written down."""
         return {}
 
-    def chunks(self, *, lenient: bool = False) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk]:
         """Yield the rows; nobody knows how many there will be."""
         done = 0
-        for values in gather_rows(self._items, lenient=lenient):
+        for values in gather_rows(self._items, lenient=self.facts.takes_any_cell):
             used = values if len(self._positions) == values.shape[1] else values[:, self._positions]
             yield Chunk(used, 0.0, _record_names(done))
             done += len(values)

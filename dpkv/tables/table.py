@@ -12,28 +12,35 @@ from numpy.typing import NDArray
 
 from dpkv import core_dumps
 from dpkv.errors import TableError
-from dpkv.tables.chunk import Chunk
+from dpkv.tables.chunk import Chunk, Rows
 from dpkv.tables.csvfile import CsvSource
+from dpkv.tables.encode import Encoder
+from dpkv.tables.facts import REFUSE, Missing, TableFacts, numeric_facts
 from dpkv.tables.parquet import ParquetSource
 from dpkv.tables.store import MEMORY_LIMIT, RecordStore
-from dpkv.types import Float64s, Floats, Progress
-from dpkv.validation import fill_unusable, usable_numbers
-
-"""Called with the share of the table read so far, between 0 and 1."""
+from dpkv.types import Floats, Progress
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Numeric records, in memory or memory-mapped, with the names of their columns."""
+    """Records as coordinates, in memory or memory-mapped, with the names of these.
+
+    What a row is worth stands beside them, where anything but one record each was asked for.
+    """
 
     values: Floats
     columns: tuple[str, ...]
-    n_invalid: int = 0
-    """Rows with an unusable number that were moved to the domain's centre. Curator-only."""
+    """The names of the coordinates: a column of categories has one for each of them."""
     mapped_file: Path | None = None
     """The memory-mapped binary copy, when the table was too large to hold in memory."""
     reused: bool = False
     """Whether that copy was already there from an earlier run."""
+    person_keys: NDArray[np.uint64] | None = None
+    """A key for every row's person. Private, and worth comparing within this table only."""
+    counts: NDArray[np.bool_] | None = None
+    """Whether a row counts; one that does not is there all the same, with weight zero. Private."""
+    weights: NDArray[np.int64] | None = None
+    """Survey weights, in ``1 / WEIGHT_LEVELS`` of their public bound. Private."""
 
     @property
     def n_records(self) -> int:
@@ -42,10 +49,14 @@ class Table:
 
 
 class Source(Protocol):
-    """A table file that has been looked at but not read."""
+    """A table that has been looked at but not read."""
 
     path: Path
+    """The file, or what a message calls the table."""
+    facts: TableFacts
+    """What the columns are taken for, now that they are known."""
     columns: tuple[str, ...]
+    """The names of the coordinates that a row becomes."""
     labels: tuple[str, ...]
     """What a message calls each column: its name where that cannot be a record's, or its number."""
     header_guessed: bool
@@ -55,24 +66,29 @@ class Source(Protocol):
     def layout(self) -> dict[str, Any]:
         """What decides the numbers read, besides the file and the columns."""
 
-    def chunks(self, *, lenient: bool = False) -> Iterator[Chunk]:
-        """Yield the rows in file order; ``lenient`` takes text for a missing number."""
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the cells in file order."""
 
 
 def open_table(
     path: str | Path,
+    facts: TableFacts | None = None,
     *,
     columns: Sequence[str] | None = None,
     header: bool | None = None,
+    missing: Missing = REFUSE,
     typed: bool = True,
 ) -> Source:
     """Look at a CSV (also gzipped) or Parquet file and return its source, without reading it all.
 
-    ``header`` None finds out by itself: a first row with no number in it is a header. Columns of a
-    table without one are called x1, x2, ... Unless ``columns`` were ``typed`` by a person, messages
-    do not show them.
+    ``facts`` say what its columns are; without them they hold numbers, and the other parameters say
+    which are used. ``header`` None finds out by itself: a first row with no number in it is a
+    header. Columns of a table without one are called x1, x2, ... Unless ``columns`` were ``typed``
+    by a person, messages do not show them.
     """
     path = Path(path)
+    if facts is None:
+        facts = numeric_facts(columns, header=header, missing=missing)
     core_dumps.switch_off()
     try:
         if path.is_dir():
@@ -84,25 +100,37 @@ def open_table(
         if path.stat().st_size == 0:
             raise TableError(f"{path} is empty: it must hold at least one row.")
         if is_parquet(path):
-            return ParquetSource(path, columns)
-        return CsvSource(path, columns, header, typed=typed)
+            return ParquetSource(path, facts)
+        _refuse_spreadsheet(path)
+        return CsvSource(path, facts, typed=typed)
     except OSError as error:
         raise unreadable(path, error) from None
 
 
-def check_header(source: Source, invalid: str) -> None:
+def check_header(source: Source) -> None:
     """Refuse, for what leads to a release, a header that nothing confirms.
 
-    A release publishes column names, so a record must never pass for them. Where rows that are no
+    A release publishes column names, so a record must never pass for them. Where cells that are no
     numbers refuse the table, a guess is confirmed by reading on: all columns used turn out numeric,
     so a first row of text cannot be a record of such a table, and one of numbers is not taken for
-    names. Where such rows are filled, text is as good a record as any and nothing tells it from
+    names. Where such a cell is taken, text is as good a record as any and nothing tells it from
     names; and "there is a release" would depend on what the first record holds.
     """
-    if invalid == "center" and source.header_guessed:
+    confirmed = all(c.is_number and c.missing.kind == "refuse" for c in source.facts.used)
+    if source.header_guessed and not confirmed:
         raise TableError(
-            f"{source.path}: where any cell may be filled, the first row may be names or a record: "
+            f"{source.path}: the first row may be names or a record, and nothing below it tells: "
             "say --header or --no-header."
+        )
+
+
+def _refuse_spreadsheet(path: Path) -> None:
+    with path.open("rb") as file:
+        start = file.read(8)
+    if start.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        raise TableError(
+            f"{path} is an Excel file or another archive: save the sheet as CSV (UTF-8) and give "
+            "that."
         )
 
 
@@ -120,17 +148,15 @@ def is_parquet(path: Path) -> bool:
 def load(
     source: Source,
     *,
-    fill: Float64s | None = None,
     memory_limit: int = MEMORY_LIMIT,
     workspace: str | Path = ".dpkv",
     progress: Progress | None = None,
 ) -> Table:
-    """Read a source. Rows with an unusable cell become ``fill``; without one they are refused."""
+    """Read a source: every cell becomes what its column's public rule says."""
     recipe = {
         "path": str(source.path.resolve()),
         "columns": list(source.columns),
         "layout": source.layout,
-        "fill": None if fill is None else [float(number) for number in fill],
     }
     try:
         store = RecordStore(source.path, len(source.columns), recipe, memory_limit, Path(workspace))
@@ -138,28 +164,37 @@ def load(
         raise unreadable(source.path, error) from None
     kept = store.earlier_copy()
     if kept is not None:
-        return Table(kept.values, source.columns, kept.n_invalid, kept.path, reused=True)
-    n_invalid = 0
+        return _table(source.columns, *kept, reused=True)
     try:
-        for chunk in readable_chunks(source, lenient=fill is not None):
-            n_invalid += mend(chunk, fill, source)
-            store.append(chunk.values)
+        for rows, share in encoded(source):
+            store.append(rows)
             if progress is not None:
-                progress(chunk.share)
+                progress(share)
         if store.n_rows == 0:
             raise TableError(f"{source.path} has no rows: it must hold at least one record.")
-        copy = store.finish(n_invalid)
+        copy = store.finish()
     except OSError as error:
         raise cannot_hold(workspace, source.path, error) from None
     finally:
         store.discard_unfinished()
-    return Table(copy.values, source.columns, n_invalid, copy.path)
+    return _table(source.columns, *copy)
 
 
-def readable_chunks(source: Source, *, lenient: bool) -> Iterator[Chunk]:
-    """Yield the source's chunks; trouble with the file itself becomes a sentence about it."""
+def _table(
+    columns: tuple[str, ...], rows: Rows, path: Path | None, *, reused: bool = False
+) -> Table:
+    return Table(rows.values, columns, path, reused, rows.person_keys, rows.counts, rows.weights)
+
+
+def encoded(source: Source) -> Iterator[tuple[Rows, float]]:
+    """Yield the source's rows and how much of it has been read.
+
+    Trouble with the file itself becomes a sentence about it.
+    """
+    encoder = Encoder(source.facts, source.path, source.labels)
     try:
-        yield from source.chunks(lenient=lenient)
+        for chunk in source.chunks():
+            yield encoder.encode(chunk), chunk.share
     except OSError as error:
         raise unreadable(source.path, error) from None
 
@@ -173,29 +208,3 @@ def cannot_hold(workspace: str | Path, path: Path, error: OSError) -> TableError
 def unreadable(path: Path, error: OSError) -> TableError:
     """Return the error of a file that the system does not let us read."""
     return TableError(f"{path} cannot be read: {error.strerror or 'damaged file'}.")
-
-
-def mend(chunk: Chunk, fill: Float64s | None, source: Source) -> int:
-    """Refuse or replace the rows of ``chunk`` that cannot be used; return how many there were."""
-    values = chunk.values
-    if fill is not None:
-        return fill_unusable(values, fill)
-    usable = usable_numbers(values)
-    if usable.all():
-        return 0
-    finite = np.isfinite(values)
-    if not finite.all():
-        raise TableError(
-            f"{_place(chunk, ~finite, source)}: empty, NaN or infinite. Clean the table, or map "
-            "such rows to the domain's centre with --invalid center and --bounds."
-        )
-    raise TableError(
-        f"{_place(chunk, ~usable, source)}: the number is beyond ±2^53, where float64 cannot tell "
-        "whole numbers apart: rescale the column."
-    )
-
-
-def _place(chunk: Chunk, wrong: NDArray[np.bool_], source: Source) -> str:
-    """Name the first cell that is wrong, never what stands in it."""
-    row, column = np.argwhere(wrong)[0]
-    return f"{source.path}, {chunk.locate(int(row))}, column {source.labels[column]}"
