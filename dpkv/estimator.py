@@ -62,8 +62,8 @@ class PrivateKMeans(
     delta : the chance with which the promise may fail, for mechanisms with Gaussian noise.
     bounds_share : the share of epsilon for private bounds.
     scaled : scale a box of bounds to the unit cube while the centers are found.
-    invalid : rows with a cell that is no number, such as NaN or text: "refuse" them in ``fit``, or
-        move each to the "center" of the bounds.
+    missing : cells that are no number, such as NaN or text: "refuse" them in ``fit``,
+        "fill:VALUE", or "ignore", with which their rows count for nothing.
     workspace : the folder of the ledger that is charged; None charges nobody.
     dataset : the name of the data set whose budget is charged. Give one where several fits concern
         the same people (cross-validation, parts of a table): without it every array has its own.
@@ -89,7 +89,7 @@ class PrivateKMeans(
         delta: float | str | Decimal = 0,
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
-        invalid: str = "refuse",
+        missing: str = "refuse",
         workspace: str | Path | None = ".dpkv",
         dataset: str | None = None,
     ) -> None:
@@ -103,13 +103,13 @@ class PrivateKMeans(
         self.delta = delta
         self.bounds_share = bounds_share
         self.scaled = scaled
-        self.invalid = invalid
+        self.missing = missing
         self.workspace = workspace
         self.dataset = dataset
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002, N803
         """Release centers of ``X``. Spends ``epsilon``."""
-        any_cell = self.invalid == "center"
+        any_cell = self.missing != "refuse"
         records = self._checked(
             X, dtype=None if any_cell else _DTYPES, ensure_all_finite=not any_cell
         )
@@ -126,7 +126,7 @@ class PrivateKMeans(
             delta=self.delta,
             bounds_share=self.bounds_share,
             scaled=self.scaled,
-            invalid=self.invalid,
+            missing=self.missing,
             workspace=self.workspace,
             dataset=self.dataset,
             columns=tuple(map(str, names)),
@@ -170,7 +170,7 @@ class PrivateKMeans(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.invalid == "center"
+        tags.input_tags.allow_nan = self.missing != "refuse"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.non_deterministic = True
         return tags

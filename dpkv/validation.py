@@ -160,13 +160,6 @@ def usable_numbers(values: Floats) -> NDArray[np.bool_]:
     return np.asarray(np.abs(values) <= LARGEST_MAGNITUDE)
 
 
-def fill_unusable(values: Floats, fill: NDArray[np.float64]) -> int:
-    """Replace every row with an unusable number by ``fill``; return how many there were."""
-    rows = ~usable_numbers(values).all(axis=1)
-    values[rows] = fill
-    return int(rows.sum())
-
-
 def as_numbers(data: ArrayLike) -> NDArray[np.float64]:
     """Return ``data`` as a new float64 matrix; a cell that is no number, such as text, is NaN.
 

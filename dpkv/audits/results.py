@@ -14,7 +14,7 @@ from pydantic import Field
 
 from dpkv import __version__
 from dpkv.errors import UsageError
-from dpkv.releases.plan import Frozen
+from dpkv.releases.frozen import Frozen
 from dpkv.releases.record import software_versions
 
 

@@ -21,8 +21,8 @@ from dpkv.domain import Domain
 from dpkv.errors import UsageError
 from dpkv.grid import FEWEST_BITS, GRID_BITS, MOST_BITS, Grid
 from dpkv.mechanisms import Algorithm0, Mechanism, describe, from_description
+from dpkv.releases.frozen import Frozen
 from dpkv.releases.parsing import parse
-from dpkv.releases.plan import Frozen
 from dpkv.releases.verify import Check
 from dpkv.validation import MOST_RECORDS
 

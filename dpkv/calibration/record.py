@@ -141,7 +141,7 @@ class Calibration(_Record):
     data_fingerprint: str | None = None
     """A keyed hash of the file: tells whether it is still the table that was calibrated."""
     header: bool | None = None
-    invalid: str = "refuse"
+    missing: str = "refuse"
     domain: dict[str, Any]
     coordinates: str
     radius: Radius

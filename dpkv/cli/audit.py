@@ -81,7 +81,7 @@ def audit(
     columns: options.Columns = None,
     header: options.Header = None,
     scale: options.Scale = True,
-    invalid: options.Invalid = "refuse",
+    missing: options.MissingRule = "refuse",
     memory_limit: options.MemoryLimit = 512,
     as_json: options.AsJson = False,
 ) -> None:
@@ -104,7 +104,7 @@ def audit(
     target = output.check_new_folder(out)
     record, vouched_by = _release_of(subject)
     said = eps, bounds, gamma, columns, plant
-    chosen = mechanism != "kvariates" or calibration != "certified" or invalid != "refuse"
+    chosen = mechanism != "kvariates" or calibration != "certified" or missing != "refuse"
     if record is not None and (chosen or not scale or any(value is not None for value in said)):
         raise UsageError(
             "a release is audited as it was made: only --data, --header, --k, --quick, --public, "
@@ -126,7 +126,7 @@ def audit(
         columns=columns,
         header=header,
         scale=scale,
-        invalid=invalid,
+        missing=missing,
         memory_limit=memory_limit,
     )
     if record is None:
@@ -158,7 +158,7 @@ def audit(
                 plant=plant,
                 command=shlex.join(["dpkv", *sys.argv[1:]]),
                 cache=private_folder(WORKSPACE, "audits") / "comparison.jsonl",
-                identity=f"{dataset} {plan.columns} {header} {plan.invalid}",
+                identity=f"{dataset} {plan.columns} {header} {plan.table}",
                 progress=bar.describe,
             )
         )
@@ -195,10 +195,9 @@ def _table_of(
     record: ReleaseRecord, data: Path | None, header: bool | None, memory_limit: int
 ) -> tuple[InputTable, str]:
     """Read the table of a release as the release did; see that it is the one it was made from."""
-    from dpkv.domain import Domain
     from dpkv.releases.inputs import FileInput
+    from dpkv.tables.facts import Dialect, TableFacts
     from dpkv.tables.labels import column_names
-    from dpkv.tables.prepared import fill_of
 
     kept = newest_calibration(WORKSPACE) if data is None else None
     calibration = None if kept is None else kept.record
@@ -207,21 +206,22 @@ def _table_of(
         if calibration is None or calibration.data_file is None:
             raise UsageError("give the table of the release by --data.")
         data, header = Path(calibration.data_file), calibration.header
-        if not set(record.columns) <= set(column_names(data, header)):
+        if not {column.name for column in record.plan.table} <= set(column_names(data, header)):
             raise UsageError(_OTHER_COLUMNS)
         if charged not in (None, calibration.data_fingerprint):
             raise UsageError(_OTHER_TABLE)  # before a cell of it is complained of
+    facts = TableFacts(
+        tuple(column.column for column in record.plan.table), dialect=Dialect(header=header)
+    )
     source = FileInput(
         data,
-        columns=record.columns,
-        header=header,
+        facts,
         memory_limit=options.memory_bytes(memory_limit),
         workspace=WORKSPACE,
     )
-    source.check(record.plan.invalid)
-    fill = fill_of(Domain.from_dict(record.bounds.domain), record.plan.invalid)
+    source.check()
     with ProgressBar(f"reading {data.name}") as bar:
-        records = source.read(fill, bar.update)
+        records = source.read(bar.update)
     dataset = source.fingerprint(WORKSPACE)
     changed = calibration is not None and calibration.data_fingerprint != dataset
     if changed or charged not in (None, dataset):

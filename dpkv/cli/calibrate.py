@@ -58,7 +58,7 @@ def calibrate(
     header: options.Header = None,
     bounds: options.BoundsText = None,
     scale: options.Scale = True,
-    invalid: options.Invalid = "refuse",
+    missing: options.MissingRule = "refuse",
     memory_limit: options.MemoryLimit = 512,
     as_json: options.AsJson = False,
 ) -> None:
@@ -78,7 +78,7 @@ def calibrate(
     whole_number("seed", seed, at_least=0)
     wanted = None if k is None else options.parse_counts(k)
     output.check_plot_target(plot)
-    table = TableOptions(data, columns, header, bounds, scale, invalid, memory_limit)
+    table = TableOptions(data, columns, header, bounds, scale, missing, memory_limit)
     file = WatchedFile(data)
     prepared = table.read(data_bounds=True, for_release=True)
     assert prepared.domain is not None
@@ -93,7 +93,7 @@ def calibrate(
             "data_file": str(data.resolve()),
             "data_fingerprint": file.fingerprint(WORKSPACE),
             "header": header,
-            "invalid": invalid,
+            "missing": missing,
         }
     )
     if plot is not None:

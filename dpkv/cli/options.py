@@ -42,11 +42,12 @@ BoundsText = Annotated[
 Scale = Annotated[
     bool, typer.Option("--scale/--no-scale", help="Scale a box of bounds to the unit cube.")
 ]
-Invalid = Annotated[
+MissingRule = Annotated[
     str,
     typer.Option(
-        help="Rows with text, NaN, infinity or nothing: 'refuse' the table, or move each such row "
-        "to the 'center' of the bounds."
+        "--missing",
+        help="Cells with text, NaN, infinity or nothing: refuse the table; fill:VALUE, that cell "
+        "alone; or ignore: its row counts for nothing.",
     ),
 ]
 MemoryLimit = Annotated[

@@ -87,13 +87,13 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
     record = None if kept is None else kept.record
     options.memory_bytes(asked.memory_limit)
     columns = options.split_columns(asked.columns)
-    header, invalid, scale = asked.header, asked.invalid, asked.scale
+    header, missing, scale = asked.header, asked.missing, asked.scale
     table, eps, gamma = asked.table, asked.eps, asked.gamma
     if record is not None:
         _check_completable(asked, record)
         assert record.data_file is not None and record.columns is not None
         table, columns, header = Path(record.data_file), list(record.columns), record.header
-        invalid, scale = record.invalid, bool(record.domain.get("scaled", True))
+        missing, scale = record.missing, bool(record.domain.get("scaled", True))
         eps = record.eps if eps is None else eps
         gamma = record.rows[0].certified.gamma if gamma is None else gamma
     if table is None or eps is None:
@@ -104,15 +104,6 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
             "with a share of eps; or data, which leaks."
         )
     bounds = _bounds(asked.bounds, record)
-    if invalid == "center" and isinstance(bounds, str):
-        raise UsageError("--invalid center needs --bounds in numbers: the centre must be public.")
-    source = FileInput(
-        table,
-        columns=columns,
-        header=header,
-        memory_limit=options.memory_bytes(asked.memory_limit),
-        workspace=WORKSPACE,
-    )
     request = Request(
         k=asked.k,
         eps=eps,
@@ -128,7 +119,13 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         clamp=asked.clamp,
         columns=columns,
         header=header,
-        invalid=invalid,
+        missing=missing,
+    )
+    source = FileInput(
+        table,
+        request.table_facts,
+        memory_limit=options.memory_bytes(asked.memory_limit),
+        workspace=WORKSPACE,
     )
     preparation = prepare_release(request, source)
     if kept is None or record is None:
@@ -162,10 +159,10 @@ def _taken(asked: ReleaseOptions, kept: KeptCalibration) -> Taken:
 
 def _check_completable(asked: ReleaseOptions, record: Calibration) -> None:
     """Refuse what belongs to a table that is named, and tell what was not calibrated for."""
-    said = asked.columns, asked.header, None if asked.invalid == "refuse" else True
+    said = asked.columns, asked.header, None if asked.missing == "refuse" else True
     if any(value is not None for value in said) or not asked.scale:
         raise UsageError(
-            "--columns, --header, --no-scale and --invalid belong to a table that is named: "
+            "--columns, --header, --no-scale and --missing belong to a table that is named: "
             "without one the newest calibration says how the table is read."
         )
     if record.data_file is None or record.columns is None:

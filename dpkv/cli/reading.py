@@ -25,27 +25,28 @@ class TableOptions:
     header: bool | None
     bounds: str | None
     scale: bool
-    invalid: str
+    missing: str
     memory_limit: int
 
     def read(self, *, data_bounds: bool = False, for_release: bool = False) -> Prepared:
         """Read the table and bring it into its domain, as a release would if it is for one."""
         from dpkv.tables import open_table, prepare
+        from dpkv.tables.facts import Missing
         from dpkv.tables.table import check_header
 
         memory_limit = options.memory_bytes(self.memory_limit)
         bounds = None if self.bounds is None else options.parse_bounds(self.bounds)
         names = options.split_columns(self.columns)
-        source = open_table(self.data, columns=names, header=self.header)
+        rule = Missing.parse(self.missing, "--missing")
+        source = open_table(self.data, columns=names, header=self.header, missing=rule)
         if for_release:
-            check_header(source, self.invalid)
+            check_header(source)
         with ProgressBar(f"reading {self.data.name}") as bar:
             return prepare(
                 source,
                 bounds=bounds,
                 scaled=self.scale,
                 data_bounds=data_bounds,
-                invalid=self.invalid,
                 memory_limit=memory_limit,
                 progress=bar.update,
             )

@@ -93,7 +93,7 @@ class ReleaseOptions:
     columns: options.Columns = None
     header: options.Header = None
     scale: options.Scale = True
-    invalid: options.Invalid = "refuse"
+    missing: options.MissingRule = "refuse"
     memory_limit: options.MemoryLimit = 512
     as_json: options.AsJson = False
 

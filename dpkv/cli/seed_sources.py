@@ -42,8 +42,6 @@ class SeedSource:
     problem: Problem
     columns: tuple[str, ...]
     domain: Domain | None
-    n_invalid: int | None = None
-    """Rows moved to the centre of the bounds; None where nodes keep it to themselves."""
     privacy: str = NOT_PRIVATE
     more: dict[str, Any] = field(default_factory=dict)
     guarantee: Guarantee | None = None
@@ -86,7 +84,7 @@ class SeedOptions:
     header: bool | None
     bounds: str | None
     scale: bool
-    invalid: str
+    missing: str
     memory_limit: int
     shard_by: str | None
     shards: int | None
@@ -173,13 +171,13 @@ class SeedOptions:
             self.header,
             self.bounds,
             self.scale,
-            self.invalid,
+            self.missing,
             self.memory_limit,
         )
         prepared = table.read()
         problem = TableProblem(as_records(prepared.working), self.algorithm)
         found = prepared.table
-        return SeedSource(problem, found.columns, prepared.domain, found.n_invalid)
+        return SeedSource(problem, found.columns, prepared.domain)
 
     def _stream(self) -> SeedSource:
         from dpkv.seeding.stream_problem import StreamProblem
@@ -192,7 +190,7 @@ class SeedOptions:
             header=self.header,
             bounds=None if self.bounds is None else options.parse_bounds(self.bounds),
             scaled=self.scale,
-            invalid=self.invalid,
+            missing=self.missing,
             progress=bar.update,
         )
         problem = StreamProblem(
@@ -223,7 +221,7 @@ class SeedOptions:
             tuple(names),
             self.header,
             domain,
-            self.invalid,
+            self.missing,
             seed=self.seed,
             memory_limit=options.memory_bytes(self.memory_limit),
             typed=self.columns is not None,
@@ -257,4 +255,4 @@ class SeedOptions:
             def guarantee(trials: Trials) -> dict[str, Any]:
                 return peer_guarantee(problem, trials, spread)
 
-        return SeedSource(problem, shard.columns, shard.domain, None, privacy, more, guarantee)
+        return SeedSource(problem, shard.columns, shard.domain, privacy, more, guarantee)

@@ -15,6 +15,7 @@ from dpkv.domain import Domain
 from dpkv.errors import TableError, UsageError
 from dpkv.keyed_noise import SECRET_BYTES
 from dpkv.tables import open_table, prepare
+from dpkv.tables.facts import Missing
 from dpkv.tables.labels import Labels, read_labels
 from dpkv.tables.store import MEMORY_LIMIT, state_of
 from dpkv.tables.table import unreadable
@@ -44,7 +45,7 @@ class FileShard:
     columns: tuple[str, ...]
     header: bool | None = None
     domain: Domain | None = None
-    invalid: str = "refuse"
+    missing: str = "refuse"
     by: str | None = None
     label: str | None = None
     part: tuple[int, int] | None = None
@@ -62,11 +63,16 @@ class FileShard:
         return ShardRecords(part.original.copy(), part.working.copy())
 
     def _whole(self) -> ShardRecords:
-        source = open_table(self.path, columns=self.columns, header=self.header, typed=self.typed)
+        source = open_table(
+            self.path,
+            columns=self.columns,
+            header=self.header,
+            missing=Missing.parse(self.missing),
+            typed=self.typed,
+        )
         prepared = prepare(
             source,
             bounds=self.domain,
-            invalid=self.invalid,
             memory_limit=self.memory_limit,
             workspace=self._workspace,
         )

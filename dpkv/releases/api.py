@@ -66,9 +66,9 @@ def release(
     columns : the columns to use of a file, in this order; names of the columns of an array that has
         none or others. They are published.
     header : whether the first row of a CSV file holds names (default: detected).
-    invalid : what becomes of rows with a cell that is no number within ±2^53, such as NaN or text:
-        "refuse" the data, so that there being a release tells that no row has one; or move each
-        such row to the "center" of the bounds, which must be given, and reveal nothing.
+    missing : what a cell becomes that is no number within ±2^53, such as NaN or text: "refuse" the
+        data, so that there being a release tells that no row has one; "fill:VALUE", that cell
+        alone; or "ignore", with which its row is there and counts for nothing.
     """
     request = Request(k=k, eps=eps, bounds=bounds, **options)
     if workspace is None and (release_id is not None or dataset is not None):

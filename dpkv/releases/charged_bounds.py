@@ -24,8 +24,9 @@ from dpkv.noise import Entropy, OperatingSystemEntropy
 from dpkv.records import ArrayRecords, Curator
 from dpkv.releases.canonical import digest
 from dpkv.releases.charging import Charging
+from dpkv.releases.frozen import Frozen
 from dpkv.releases.inputs import InputTable
-from dpkv.releases.plan import Frozen, Plan
+from dpkv.releases.plan import Plan
 from dpkv.releases.settling import Settled
 from dpkv.workspace import private_folder, write_once
 

@@ -18,7 +18,9 @@ from dpkv.releases.codes import (
     Unit,
     Unprotected,
 )
-from dpkv.releases.plan import BoundsSource, Frozen, Plan, check_plain_delta, check_plain_eps
+from dpkv.releases.frozen import Frozen
+from dpkv.releases.plan import BoundsSource, Plan, check_plain_delta, check_plain_eps
+from dpkv.tables.facts import Kind
 
 
 class Guarantee(Frozen):
@@ -94,7 +96,7 @@ def _assumptions(plan: Plan, mechanism: Mechanism) -> tuple[Assumption, ...]:
         "person-is-one-row",
         _BOUNDS_ASSUMPTIONS[plan.bounds],
         "settings-chosen-without-data",
-        "unusable-rows-at-center" if plan.invalid == "center" else "unusable-tables-refused",
+        *_rules_for_cells(plan),
         "sound-machine-and-randomness",
         "only-centers-synopsis-and-record-published"
         if mechanism.makes_synopsis
@@ -103,6 +105,20 @@ def _assumptions(plan: Plan, mechanism: Mechanism) -> tuple[Assumption, ...]:
         "one-relation-per-account",
         "fingerprint-key-secret",
     )
+
+
+_CELL_RULES: dict[Kind, Assumption] = {
+    "refuse": "unusable-tables-refused",
+    "fill": "unusable-cells-filled",
+    "ignore": "unusable-rows-count-nothing",
+    "category": "unusable-cells-are-a-category",
+}
+
+
+def _rules_for_cells(plan: Plan) -> tuple[Assumption, ...]:
+    """Return what becomes of cells that are missing, by each rule that some column has."""
+    rules = {facts.missing for facts in plan.table}
+    return tuple(code for kind, code in _CELL_RULES.items() if kind in rules)
 
 
 def not_protected(plan: Plan) -> tuple[Unprotected, ...]:
@@ -114,7 +130,7 @@ def not_protected(plan: Plan) -> tuple[Unprotected, ...]:
         _UNPROTECTED_BOUNDS[plan.bounds],
         "column-names",
     ]
-    if plan.invalid == "refuse":
+    if "unusable-tables-refused" in _rules_for_cells(plan):
         facts.append("all-rows-usable")
     facts.append("time-and-memory")
     if plan.calibration == "published":

@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpkv.errors import ParameterError, TableError, UsageError
 from dpkv.fingerprints import array_fingerprint, file_fingerprint
 from dpkv.releases.request import Request
-from dpkv.tables.naming import default_names
+from dpkv.tables.chunk import Chunk
+from dpkv.tables.encode import Encoder
+from dpkv.tables.facts import Missing, TableFacts, numeric_facts
+from dpkv.tables.naming import default_names, quoted
 from dpkv.tables.store import MEMORY_LIMIT, state_of
 from dpkv.tables.table import check_header, load, open_table
-from dpkv.types import Float64s, Floats, Progress
-from dpkv.validation import as_numbers, as_records, fill_unusable, printable_names
+from dpkv.types import Floats, Progress
+from dpkv.validation import as_numbers, as_records, printable_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,18 +32,26 @@ class InputTable:
     columns: tuple[str, ...]
     label: str
     mapped: bool = False
+    counts: NDArray[np.bool_] | None = None
+    """Whether a row counts; None where every row does."""
+    person_keys: NDArray[np.uint64] | None = None
+    """A key for every row's person, where the table names persons."""
+    weights: NDArray[np.int64] | None = None
+    """Survey weights, in ``1 / WEIGHT_LEVELS`` of their public bound."""
 
 
 class Input(Protocol):
     """A table that was looked at but not read."""
 
+    facts: TableFacts
+    """What its columns are taken for."""
     columns: tuple[str, ...]
 
-    def check(self, invalid: str) -> None:
+    def check(self) -> None:
         """Refuse, before anything is read, what a release must not take for granted."""
 
-    def read(self, fill: Float64s | None, progress: Progress | None = None) -> InputTable:
-        """Read the records; unusable ones become ``fill``, or refuse the table."""
+    def read(self, progress: Progress | None = None) -> InputTable:
+        """Read the records."""
 
     def fingerprint(self, workspace: Path) -> str:
         """Return what a ledger calls the table, once it was read."""
@@ -52,35 +63,41 @@ class FileInput:
     def __init__(
         self,
         path: Path,
+        facts: TableFacts,
         *,
-        columns: Sequence[str] | None = None,
-        header: bool | None = None,
         memory_limit: int = MEMORY_LIMIT,
         workspace: str | Path = ".dpkv",
     ) -> None:
-        self._source = open_table(path, columns=columns, header=header)
+        self._source = open_table(path, facts)
         self._memory_limit = memory_limit
         self._workspace = workspace
         self._watched = WatchedFile(path)
         self.path = path
+        self.facts = self._source.facts
         self.columns = self._source.columns
 
-    def check(self, invalid: str) -> None:
+    def check(self) -> None:
         """Refuse a header that nothing confirms."""
-        check_header(self._source, invalid)
+        check_header(self._source)
 
-    def read(self, fill: Float64s | None, progress: Progress | None = None) -> InputTable:
+    def read(self, progress: Progress | None = None) -> InputTable:
         """Read the file."""
         self._watched = WatchedFile(self.path)
         table = load(
             self._source,
-            fill=fill,
             memory_limit=self._memory_limit,
             workspace=self._workspace,
             progress=progress,
         )
-        mapped = table.mapped_file is not None
-        return InputTable(table.values, table.columns, self.path.name, mapped=mapped)
+        return InputTable(
+            table.values,
+            table.columns,
+            self.path.name,
+            mapped=table.mapped_file is not None,
+            counts=table.counts,
+            person_keys=table.person_keys,
+            weights=table.weights,
+        )
 
     def fingerprint(self, workspace: Path) -> str:
         """Return the keyed hash of the file's bytes, which must be those that were read."""
@@ -115,25 +132,27 @@ class ArrayInput:
     """Numbers in memory; a data frame lends the names of its columns."""
 
     def __init__(
-        self, data: ArrayLike, *, columns: Sequence[str] | None = None, invalid: str = "refuse"
+        self, data: ArrayLike, *, columns: Sequence[str] | None = None, missing: str = "refuse"
     ) -> None:
-        self._given = as_records(data) if invalid == "refuse" else as_numbers(data)
+        rule = Missing.parse(missing)
+        self._given = as_records(data) if rule.kind == "refuse" else as_numbers(data)
         width = self._given.shape[1]
         names = frame_names(data, width) if columns is None else printable_names("columns", columns)
         if len(names) != width:
             raise ParameterError("columns", f"{width} names", len(names))
+        self.facts = numeric_facts(names, missing=rule)
         self.columns = names
 
-    def check(self, invalid: str) -> None:
+    def check(self) -> None:
         """Refuse nothing: names come with the records or from the caller."""
 
-    def read(self, fill: Float64s | None, progress: Progress | None = None) -> InputTable:  # noqa: ARG002
+    def read(self, progress: Progress | None = None) -> InputTable:  # noqa: ARG002
         """Return the records."""
-        values = self._given
-        if fill is not None:
-            values = self._given.copy()
-            fill_unusable(values, fill)
-        return InputTable(values, self.columns, "array")
+        if self.facts.missing.kind == "refuse":
+            return InputTable(self._given, self.columns, "array")
+        chunk = Chunk(self._given.astype(np.float64), 1.0, lambda row: f"record {row + 1}")
+        rows = Encoder(self.facts, Path("data"), quoted(self.columns)).encode(chunk)
+        return InputTable(rows.values, self.columns, "array", counts=rows.counts)
 
     def fingerprint(self, workspace: Path) -> str:
         """Return the keyed hash of the numbers as they were given."""
@@ -143,12 +162,10 @@ class ArrayInput:
 def open_input(data: ArrayLike | str | Path, request: Request, workspace: str | Path) -> Input:
     """Return the input that data are: a path is a file, all else is in memory."""
     if isinstance(data, (str, Path)):
-        return FileInput(
-            Path(data), columns=request.columns, header=request.header, workspace=workspace
-        )
+        return FileInput(Path(data), request.table_facts, workspace=workspace)
     if request.header is not None:
         raise ParameterError("header", "left out for data in memory", request.header)
-    return ArrayInput(data, columns=request.columns, invalid=request.invalid)
+    return ArrayInput(data, columns=request.columns, missing=request.missing)
 
 
 def frame_names(data: object, width: int) -> tuple[str, ...]:

@@ -6,13 +6,12 @@ records and fresh randomness.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from dpkv.accounting.exact import downward
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
@@ -28,8 +27,11 @@ from dpkv.mechanisms import (
     as_neighbours,
     check_request,
 )
-from dpkv.releases.canonical import canonical, digest
+from dpkv.releases.canonical import digest
 from dpkv.releases.codes import Code
+from dpkv.releases.frozen import Frozen
+from dpkv.releases.table_facts import ColumnFacts, check_coordinates, facts_of
+from dpkv.tables.facts import TableFacts, numeric_facts
 from dpkv.tables.naming import publishable_names
 from dpkv.validation import (
     MOST_CENTERS,
@@ -52,16 +54,6 @@ CALIBRATIONS = ("certified", "published")
 BoundsSource = Literal["given", "private", "data"]
 """How bounds are known: chosen without the data, found with a part of eps, or read off the data."""
 _EXACT = downward(400)
-
-
-class Frozen(BaseModel):
-    """Frozen data with every field checked; infinities are written as text."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-    def canonical(self, *, exclude: set[str] | None = None) -> bytes:
-        """Return the one JSON text of these data that digests and signatures are of."""
-        return canonical(json.loads(self.model_dump_json(exclude=exclude)))
 
 
 class PredictedError(Frozen):
@@ -97,9 +89,9 @@ class Plan(Frozen):
     delta: str = "0"
     """Likewise; 0 is pure eps."""
     columns: tuple[str, ...]
-    """The columns that are used, in this order."""
-    invalid: Literal["refuse", "center"] = "refuse"
-    """What became of rows with a cell that is no number of a record: text, NaN, infinity."""
+    """The coordinates of a row: the columns that are used, in order; of categories each one."""
+    table: tuple[ColumnFacts, ...]
+    """What the columns of the table were taken for."""
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     calibration: Literal["certified", "published"] = "certified"
     eps_tilde: float | None = None
@@ -122,8 +114,8 @@ class Plan(Frozen):
         eps: float | str | Decimal,
         bounds: BoundsSource,
         columns: Sequence[str],
+        table: TableFacts | None = None,
         domain: Domain | None = None,
-        invalid: str = "refuse",
         mechanism: str = "kvariates",
         neighbours: str = "replace-one",
         calibration: str = "certified",
@@ -149,7 +141,7 @@ class Plan(Frozen):
             eps=_plain(exact_eps("eps", eps)),
             delta=_plain(chance),
             columns=publishable_names(columns),
-            invalid=one_of("invalid", invalid, ("refuse", "center")),  # type: ignore[arg-type]
+            table=facts_of(numeric_facts(columns) if table is None else table),
             neighbours=relation,
             calibration=calibration,  # type: ignore[arg-type]
             gamma=_check_gamma(gamma),
@@ -176,6 +168,7 @@ class Plan(Frozen):
         if self.iterations is not None:
             _check_iterations(self.iterations)
         printable_names("columns", self.columns)
+        check_coordinates(self.table, self.columns)
         if self.domain is not None and Domain.from_dict(self.domain).to_dict() != self.domain:
             raise ValueError("the domain is not spelled plainly")
         if (self.domain is not None) != (self.bounds == "given"):

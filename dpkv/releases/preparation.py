@@ -18,9 +18,8 @@ from dpkv.releases.inputs import Input, InputTable
 from dpkv.releases.plan import BoundsSource, Plan, check_width
 from dpkv.releases.produce import published_eps_tilde
 from dpkv.releases.request import AnyBounds, Request
-from dpkv.tables.prepared import fill_of
 from dpkv.types import Progress, StageProgress
-from dpkv.validation import cluster_count, one_of, truth
+from dpkv.validation import cluster_count, truth
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +34,7 @@ class Preparation:
 
     def read(self, progress: Progress | None = None) -> InputTable:
         """Read the records."""
-        return self.source.read(fill_of(self.domain, self.plan.invalid), progress)
+        return self.source.read(progress)
 
     def complete(
         self,
@@ -61,17 +60,17 @@ class Preparation:
 
 def prepare_release(request: Request, source: Input) -> Preparation:
     """Check everything that can be checked before a record is read."""
-    one_of("invalid", request.invalid, ("refuse", "center"))
     kind, domain = as_bounds(request.bounds, source.columns, scaled=request.scaled)
-    fill_of(domain, request.invalid)
-    source.check(request.invalid)
+    if any(column.missing.kind == "ignore" for column in source.facts.used):
+        raise ParameterError("missing", "'refuse' or 'fill:VALUE' for a release", "ignore")
+    source.check()
     plan = Plan.of(
         k=request.k,
         eps=request.eps,
         bounds=kind,
         columns=source.columns,
+        table=source.facts,
         domain=domain,
-        invalid=request.invalid,
         mechanism=request.mechanism,
         neighbours=request.neighbours,
         calibration=request.calibration,

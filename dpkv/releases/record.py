@@ -24,8 +24,9 @@ from dpkv.ledger import Entry
 from dpkv.mechanisms import Mechanism, Noise, PrivateBounds, Step
 from dpkv.mechanisms.mechanism import GRID_STEPS, Distribution
 from dpkv.releases.codes import Code, Note, Randomness, Unprotected
+from dpkv.releases.frozen import Frozen
 from dpkv.releases.guarantee import Guarantee
-from dpkv.releases.plan import BoundsSource, Frozen, Plan
+from dpkv.releases.plan import BoundsSource, Plan
 from dpkv.releases.wording import Explanation, explain, statement
 from dpkv.validation import LARGEST_WHOLE, MOST_RECORDS
 

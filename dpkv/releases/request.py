@@ -15,6 +15,7 @@ from typing import Any, TypedDict, TypeVar
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.domain import Bounds, Domain
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
+from dpkv.tables.facts import Missing, TableFacts, numeric_facts
 
 AnyBounds = Bounds | Domain | str
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,7 +35,7 @@ class Options(TypedDict, total=False):
     clamp: bool
     columns: Sequence[str] | None
     header: bool | None
-    invalid: str
+    missing: str
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,15 @@ class Request:
     """The columns to use of a file, in this order; what to call those of an array."""
     header: bool | None = None
     """Whether the first row of a CSV file holds names; None finds out."""
-    invalid: str = "refuse"
+    missing: str = "refuse"
+    """What a cell becomes that holds no number: "refuse" the table; "fill:VALUE"; or "ignore", with
+    which the row is there and counts for nothing."""
+
+    @property
+    def table_facts(self) -> TableFacts:
+        """What a file's columns are taken for."""
+        rule = Missing.parse(self.missing)
+        return numeric_facts(self.columns, header=self.header, missing=rule)
 
 
 def fills_request(function: Function) -> Function:

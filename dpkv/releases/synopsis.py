@@ -22,9 +22,9 @@ from dpkv.mechanisms.synopsis.mechanism import opening_estimate
 from dpkv.mechanisms.synopsis.settings import MOST_CELL_DIMENSIONS
 from dpkv.records.questions import PublicMap, tree_from_splits
 from dpkv.releases.canonical import digest
+from dpkv.releases.frozen import Frozen
 from dpkv.releases.guarantee import Guarantee
 from dpkv.releases.parsing import parse
-from dpkv.releases.plan import Frozen
 from dpkv.releases.record import RELEASE_ID
 from dpkv.types import Float64s
 from dpkv.validation import (

@@ -55,8 +55,13 @@ ASSUMPTIONS = {
     "chosen without looking at the data: what a choice based on the data reveals is not covered",
     "unusable-tables-refused": "the guarantee is about tables that the reader accepts: every "
     "value is a finite number of at most 2^53, or the table is refused",
-    "unusable-rows-at-center": "the guarantee is about tables that the reader accepts; a row "
-    "with a value that is not a finite number counts as the centre of the bounds",
+    "unusable-cells-filled": "a cell that is missing, or not what its column holds, has the value "
+    "that the column's public rule gives it, whatever else its row holds",
+    "unusable-rows-count-nothing": "a row with a cell that is missing, or not what its column "
+    "holds, counts for nothing in columns whose public rule says so, and is one of the rows all "
+    "the same",
+    "unusable-cells-are-a-category": "a cell that is missing, or not one of its column's "
+    "categories, is a category of its own where the column's public rule says so",
     "sound-machine-and-randomness": "the curator's machine, the operating system's randomness and "
     "OpenDP's sampler are sound",
     "only-centers-and-record-published": "only the centres and this record are published: not the "

@@ -33,14 +33,14 @@ class ArrowCells:
         dates = [name for name in self._facts.names if types.is_temporal(kinds[name])]
         if dates and dates[0] != self._facts.person:
             raise not_numeric(self._path, dates[:1], quoted(dates[:1]), np.array([False]), "dates")
+        fit = np.array([self._is_numeric(kinds[name]) for name in self._numbers], dtype=bool)
+        if not fit.all():
+            raise not_numeric(self._path, self._numbers, quoted(self._numbers), fit)
         lists = [name for name in self._facts.names if types.is_nested(kinds[name])]
         if lists:
             raise TableError(
                 f"{self._path}: column {quoted(lists)[0]} holds lists or structures: leave it out."
             )
-        fit = np.array([self._is_numeric(kinds[name]) for name in self._numbers], dtype=bool)
-        if not fit.all():
-            raise not_numeric(self._path, self._numbers, quoted(self._numbers), fit)
 
     def _is_numeric(self, kind: Any) -> bool:
         types = self._arrow.types

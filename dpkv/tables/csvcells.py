@@ -185,7 +185,9 @@ def _frame_of(text: bytes, **options: Any) -> pd.DataFrame:
 
 
 def _texts_of(column: pd.Series) -> Texts:
-    return Texts(column.cat.codes.to_numpy().astype(np.int64), column.cat.categories.to_numpy(dtype=object))
+    return Texts(
+        column.cat.codes.to_numpy().astype(np.int64), column.cat.categories.to_numpy(dtype=object)
+    )
 
 
 def _stripped(cells: NDArray[Any]) -> NDArray[np.object_]:

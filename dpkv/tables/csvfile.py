@@ -73,8 +73,10 @@ class CsvSource:
         self.path = path
         self._pipe = pipe
         self._dialect = dialect = facts.dialect
-        # Where no rule refuses a cell, one with a NUL is just no number and no category.
+        # Where no rule refuses a cell, one with a NUL is just no number and no category; and where
+        # the file begins with a record, its bytes decide nothing.
         self._any_cell = facts.takes_any_cell
+        self._any_start = self._any_cell and dialect.header is False
         self._delimiter, self._names = ",", tuple[str, ...]()  # until the first line is known
         first = self._first_line(dialect.header)
         self._delimiter = dialect.delimiter or self._found_delimiter(first)
@@ -174,7 +176,8 @@ class CsvSource:
     def _open(self) -> tuple[BinaryIO, BinaryIO]:
         """Return the stream of bytes and the file under it, whose position is the progress."""
         file = self.path.open("rb") if self._pipe is None else self._pipe.open()
-        zipped = file.peek(2)[:2] == b"\x1f\x8b"
+        marked = file.peek(2)[:2] == b"\x1f\x8b"
+        zipped = self.path.suffix == ".gz" if self._any_start else marked
         return (cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb")) if zipped else file), file
 
     def _share(self, file: BinaryIO) -> float:
@@ -189,7 +192,7 @@ class CsvSource:
         rest = b""
         try:
             with file:
-                text = in_utf8(stream, self._dialect.encoding)
+                text = in_utf8(stream, self._dialect.encoding, guess=not self._any_start)
                 while piece := text.read(max(piece_bytes, len(rest))):  # doubles: linear in all
                     rest += piece
                     cut = self._last_record_end(rest)

@@ -31,9 +31,9 @@ def check_encoding(name: str | None) -> str | None:
     return known[found]
 
 
-def in_utf8(stream: Any, encoding: str | None) -> BinaryIO:
-    """Return a stream of bytes as UTF-8; its ``peek`` shows the beginning."""
-    if encoding is None and stream.peek(2)[:2] in _UTF16_MARKS:
+def in_utf8(stream: Any, encoding: str | None, *, guess: bool = True) -> BinaryIO:
+    """Return a stream of bytes as UTF-8; its ``peek`` shows the beginning, where marks may be."""
+    if encoding is None and guess and stream.peek(2)[:2] in _UTF16_MARKS:
         encoding = "utf-16"
     if encoding in (None, "utf-8"):
         return cast(BinaryIO, stream)

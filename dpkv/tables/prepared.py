@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpkv.domain import Bounds, Domain, data_domain
-from dpkv.errors import DomainError
+from dpkv.errors import DomainError, ParameterError
 from dpkv.tables.facts import Missing
 from dpkv.tables.store import MEMORY_LIMIT, map_rows
 from dpkv.tables.table import Source, Table, cannot_hold, load, open_table
@@ -46,6 +46,12 @@ def prepare(
     column (``facts.Missing``). Where no column refuses such cells, none refuses the table; a file
     that is not made of rows of equally many cells still is refused.
     """
+    if any(column.missing.kind == "ignore" for column in source.facts.used):
+        raise ParameterError(
+            "missing",
+            "'refuse' or 'fill:VALUE' here: only releases have rows of no weight",
+            "ignore",
+        )
     domain = domain_of(source.columns, bounds, scaled)
     table = load(source, memory_limit=memory_limit, workspace=workspace, progress=progress)
     if domain is None and data_bounds:

@@ -101,7 +101,8 @@ def open_table(
             raise TableError(f"{path} is empty: it must hold at least one row.")
         if is_parquet(path):
             return ParquetSource(path, facts)
-        _refuse_spreadsheet(path)
+        if facts.dialect.header is not False:  # elsewhere it begins with a record
+            _refuse_spreadsheet(path)
         return CsvSource(path, facts, typed=typed)
     except OSError as error:
         raise unreadable(path, error) from None

@@ -240,18 +240,18 @@ def test_a_table_of_other_columns_is_refused(audit: Run) -> None:
     assert "column" in told
 
 
-@pytest.mark.parametrize("invalid", ["refuse", "center"])
+@pytest.mark.parametrize("missing", ["refuse", "fill:1"])
 def test_a_calibration_of_another_table_is_not_taken_for_the_releases(
     audit: Run,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     home: Path,
-    invalid: str,
+    missing: str,
 ) -> None:
     rows = "".join(f"{number % 5},{number % 7},{number % 3}\n" for number in range(40))
     Path("wide.csv").write_text("a,b,c\n" + rows, encoding="utf-8")
     calibrate = in_process(monkeypatch, capsys, home, "calibrate")
-    asked = ("--eps=1", "--k=2", "--bounds=0,9", "--method=randomized", f"--invalid={invalid}")
+    asked = ("--eps=1", "--k=2", "--bounds=0,9", "--method=randomized", f"--missing={missing}")
     asked = (*asked, "--header")
     assert calibrate("wide.csv", *asked).returncode == 0
     told = refusal(audit("release/release.json"))
@@ -268,7 +268,7 @@ def test_another_table_is_told_before_a_cell_of_it_is_complained_of(
     lines = Path("other.csv").read_text(encoding="utf-8").splitlines()
     Path("unclean.csv").write_text("\n".join([*lines[:-1], ",1\n"]), encoding="utf-8")
     calibrate = in_process(monkeypatch, capsys, home, "calibrate")
-    asked = ("--eps=2", "--k=2", BOUNDS, "--method=randomized", "--invalid=center", "--header")
+    asked = ("--eps=2", "--k=2", BOUNDS, "--method=randomized", "--missing=fill:1", "--header")
     assert calibrate("unclean.csv", *asked).returncode == 0
     assert "the release was not made from this table" in refusal(audit("release/release.json"))
 
@@ -277,7 +277,7 @@ def test_a_release_is_read_as_it_was_made_whatever_the_newest_calibration_says(
     audit: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
     calibrate = in_process(monkeypatch, capsys, home, "calibrate")
-    asked = ("--eps=2", "--k=2", BOUNDS, "--method=randomized", "--invalid=center", "--header")
+    asked = ("--eps=2", "--k=2", BOUNDS, "--method=randomized", "--missing=fill:1", "--header")
     assert calibrate("data.csv", *asked, "--columns=north").returncode == 0
     assert audit("release/release.json").returncode == 0
 

@@ -180,11 +180,8 @@ PARAMETERS = {
     "empty column": (["--k=2", "--columns=height,"], 'no column ""'),
     "column twice": (["--k=2", "--columns=height,height"], "columns must not name a column twice"),
     "out is a folder": (["--k=2", "--out=."], "--out must be a file"),
-    "center without bounds": (
-        ["--k=2", "--invalid=center"],
-        "bounds must be given when invalid is",
-    ),
-    "unknown rule": (["--k=2", "--invalid=drop"], "invalid must be one of 'refuse', 'center'"),
+    "rows of no weight": (["--k=2", "--missing=ignore"], "missing must be 'refuse' or 'fill:VALUE'"),
+    "unknown rule": (["--k=2", "--missing=drop"], "missing must be refuse, ignore, category or"),
 }
 
 

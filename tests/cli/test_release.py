@@ -175,7 +175,7 @@ def test_without_a_calibration_it_says_what_to_do(run: Run, home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["--columns=east", "--no-header", "--invalid=center", "--no-scale"]
+    "option", ["--columns=east", "--no-header", "--missing=fill:1", "--no-scale"]
 )
 def test_how_the_table_is_read_is_the_calibrations(option: str, calibrated: Run) -> None:
     """An option that cannot count is refused, not ignored."""
@@ -312,16 +312,13 @@ def test_warnings_come_before_the_charge(
     assert "inf" not in (home / "release" / "release.json").read_text(encoding="utf-8")
 
 
-def test_a_table_without_a_header_and_invalid_rows(run: Run, home: Path) -> None:
+def test_a_table_without_a_header_and_with_missing_cells(run: Run, home: Path) -> None:
     (home / "u.csv").write_text(f"1,2\n3,nan\n5,{SECRET}\n0,1\n", encoding="utf-8")
     asked = ("--k=2", "--data=u.csv", "--eps=1", "--no-header")
     refused = run("release", *asked, "--bounds=0,6")
     assert "line 2" in refused.stderr and refused.returncode == 2
-    assert "--invalid center needs --bounds" in refusal(
-        run("release", *asked, "--bounds=data", "--invalid=center")
-    )
     assert charges(home) == []
-    succeeded(run("release", *asked, "--bounds=0,6", "--invalid=center"))
+    succeeded(run("release", *asked, "--bounds=0,6", "--missing=fill:0.25"))
     assert check_folder(home / "release", home)["n_records"] == 4
 
 
@@ -358,10 +355,10 @@ def test_where_text_may_be_a_record_the_header_is_asked_for(
 ) -> None:
     (home / "t.csv").write_text(f"first{SECRET},second{SECRET}\n{ROWS}", encoding="utf-8")
     asked = direct() if command != "calibrate" else ("t.csv", "--k=2", "--eps=1", BOUNDS, *QUICK)
-    said = refusal(run(command, *asked, "--invalid=center"))
+    said = refusal(run(command, *asked, "--missing=fill:0.25"))
     assert "say --header or --no-header" in said and SECRET not in said
     assert charges(home) == [] and not (home / command).exists()
-    succeeded(run(command, *asked, "--invalid=center", "--no-header"))
+    succeeded(run(command, *asked, "--missing=fill:0.25", "--no-header"))
     if command == "release":
         record = check_folder(home / "release", home)
         assert (record["columns"], record["n_records"]) == (["x1", "x2"], 5)
@@ -378,7 +375,7 @@ def test_columns_of_numbers_confirm_a_row_of_names_above_them(run: Run, home: Pa
 
 def test_a_calibration_that_fills_keeps_what_was_said_of_the_header(run: Run, home: Path) -> None:
     (home / "t.csv").write_text(f"un{SECRET},known\n{ROWS}", encoding="utf-8")
-    how = ("--invalid=center", "--no-header")
+    how = ("--missing=fill:0.25", "--no-header")
     succeeded(run("calibrate", "t.csv", "--eps=1", "--k=2", BOUNDS, *QUICK, *how))
     succeeded(run("release", "--k=2"))
     record = check_folder(home / "release", home)
@@ -397,7 +394,7 @@ def test_no_cell_of_one_column_changes_the_number_of_records(
     cells[place] = cell
     names = ["age"] if header == "--header" else []
     (home / "t.csv").write_text("\n".join([*names, *cells]) + "\n", encoding="utf-8")
-    succeeded(run("release", *direct("--invalid=center", header)))
+    succeeded(run("release", *direct("--missing=fill:0.25", header)))
     record = check_folder(home / "release", home)
     assert record["n_records"] == 50
     assert record["columns"] == (names or ["x1"])
@@ -660,7 +657,7 @@ PARAMETERS = {
     "bad id": (["--id=../x"], "id must be 1 to 64 letters"),
     "empty id": (["--id="], "id must be 1 to 64 letters"),
     "unknown column": (["--columns=age"], 'no column "age"'),
-    "unknown rule": (["--invalid=drop"], "invalid must be one of 'refuse', 'center'"),
+    "unknown rule": (["--missing=drop"], "--missing must be refuse, ignore, category or"),
     "negative limit": (["--memory-limit=-1"], "--memory-limit must be at least 0"),
     "missing table": (["--data=nowhere.csv"], "nowhere.csv does not exist"),
     "no usable noise": (["--calibration=published", "--eps=0.01"], "no usable noise for k = 2"),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from dpkv.errors import DpkvError
 from dpkv.tables import Table, csvfile, open_table, prepare, read_table
+from dpkv.tables.facts import Missing
 
 LIMIT = 2.0**53
 untimed = settings(deadline=None)
@@ -232,12 +233,11 @@ def test_a_refusal_never_shows_a_cell(content, header, block_bytes):
 def test_prepared_records_lie_within_the_bounds(content, low, high):
     with table_file(content) as path:
         try:
-            source = open_table(path)
-            prepared = prepare(source, bounds=(low, high), scaled=False, invalid="center")
+            source = open_table(path, missing=Missing("fill", 3.0))
+            prepared = prepare(source, bounds=(low, high), scaled=False)
         except DpkvError:
             return
         assert ((prepared.working >= low) & (prepared.working <= high)).all()
-        assert 0 <= prepared.table.n_invalid <= prepared.table.n_records
 
 
 any_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
@@ -261,8 +261,8 @@ def test_where_cells_are_filled_a_row_becomes_what_it_becomes_alone(rows, data, 
         writer.writerows([("a", "b"), *some])
         content = text.getvalue().encode()
         with table_file(content) as path, mock.patch.object(csvfile, "BLOCK_BYTES", block_bytes):
-            source = open_table(path, header=True)
-            prepared = prepare(source, bounds=(-LIMIT, LIMIT), scaled=False, invalid="center")
+            source = open_table(path, header=True, missing=Missing("fill", 0.5))
+            prepared = prepare(source, bounds=(-LIMIT, LIMIT), scaled=False)
         assert prepared.table.n_records == len(some)
         return prepared.table.values.tolist()
 
@@ -279,8 +279,8 @@ def test_one_column_has_as_many_records_as_lines(cells, block_bytes):
     lines = [" ".join(cell.split()).replace('"', "").replace(",", "") for cell in cells]
     content = "".join(f"{line}\n" for line in ["name", *lines]).encode()
     with table_file(content) as path, mock.patch.object(csvfile, "BLOCK_BYTES", block_bytes):
-        source = open_table(path, header=True)
+        source = open_table(path, header=True, missing=Missing("fill", 0.5))
         if not lines:
             return
-        prepared = prepare(source, bounds=(0, 1), invalid="center")
+        prepared = prepare(source, bounds=(0, 1))
         assert prepared.table.n_records == len(lines)

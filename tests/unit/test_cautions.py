@@ -14,6 +14,7 @@ from dpkv.releases.cautions import cautions
 from dpkv.releases.guarantee import not_protected
 from dpkv.releases.plan import BoundsSource
 from dpkv.releases.wording import NOT_PROTECTED
+from dpkv.tables.facts import Missing, numeric_facts
 
 BOX = Domain.bounded((-1, 1), 2)
 
@@ -99,7 +100,8 @@ def test_what_a_release_tells_everyone() -> None:
     told = not_protected(plan())
     assert {"record-count", "time-and-memory", "all-rows-usable"} <= set(told)
     assert "record-count" not in not_protected(plan(neighbours="add-remove"))
-    assert "all-rows-usable" not in not_protected(plan(invalid="center"))
+    filled = not_protected(plan(table=numeric_facts(["a", "b"], missing=Missing("fill", 0.0))))
+    assert "all-rows-usable" not in filled
     assert NOT_PROTECTED["record-count"] == "the number of records"
 
 

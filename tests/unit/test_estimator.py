@@ -285,17 +285,17 @@ def test_in_a_pipeline(records: np.ndarray, workspace: Path) -> None:
 
 
 @pytest.mark.usefixtures("workspace")
-def test_rows_that_cannot_be_used_are_refused_or_go_to_the_centre(records: np.ndarray) -> None:
+def test_cells_that_cannot_be_used_are_refused_or_filled(records: np.ndarray) -> None:
     frame = pd.DataFrame(records, columns=["a", "b"]).astype(object)
     frame.iloc[3, 0], frame.iloc[5, 1] = "text", None
     for data in (frame, frame.to_numpy(), np.where(np.arange(240).reshape(120, 2) == 7, np.nan, 0)):
         with pytest.raises(ValueError):
             PrivateKMeans(**BOUNDED).fit(data)
-        model = PrivateKMeans(**BOUNDED, invalid="center").fit(data)
-        assert model.privacy_.plan.invalid == "center"
+        model = PrivateKMeans(**BOUNDED, missing="fill:0").fit(data)
+        assert {one.missing for one in model.privacy_.plan.table} == {"fill"}
         assert model.privacy_.n_records == 120
     assert model.predict(records).shape == (120,)
-    assert model.get_params()["invalid"] == "center"
+    assert model.get_params()["missing"] == "fill:0"
 
 
 @pytest.mark.parametrize(

@@ -922,18 +922,19 @@ def unusable() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", unusable())
-def test_rows_that_cannot_be_used_go_to_the_centre(kind: str, workspace: Path) -> None:
+def test_cells_that_cannot_be_used_are_filled(kind: str, workspace: Path) -> None:
     data = unusable()[kind]
-    expected = np.array([[1, 2], [-1, -1], [3, 4], [5, -0.0], [-1, -1], [7, 0.1]])
+    expected = unusable()["numbers"].copy()
+    expected[~np.isfinite(expected)] = -1.0
     if kind == "single precision":
         expected[5] = np.float32(expected[5])
     with pytest.raises(UsageError):
         dpkv.simulate(data, seed=0, **CENTRED)
-    found = dpkv.simulate(data, seed=0, invalid="center", **CENTRED)
+    found = dpkv.simulate(data, seed=0, missing="fill:-1", **CENTRED)
     same = dpkv.simulate(expected, seed=0, **CENTRED)
     assert found.centers.tolist() == same.centers.tolist()
-    assert found.record.plan.invalid == "center"
-    released = dpkv.release(data, invalid="center", **CENTRED)
+    assert [(one.missing, one.fill) for one in found.record.plan.table] == [("fill", -1.0)] * 2
+    released = dpkv.release(data, missing="fill:-1", **CENTRED)
     assert released.record.n_records == 6
     assert not failed(verify(released.record, workspace=workspace))
 
@@ -941,22 +942,20 @@ def test_rows_that_cannot_be_used_go_to_the_centre(kind: str, workspace: Path) -
 def test_filling_does_not_change_whose_budget_is_charged(workspace: Path) -> None:
     data = unusable()["numbers"]
     before = data.copy()
-    for high in (8, 20):  # the centre moves; the data are the same
-        dpkv.release(data, invalid="center", **{**CENTRED, "bounds": (-10, high)})
+    for value in (8, -3):  # other values are filled in; the data are the same
+        dpkv.release(data, missing=f"fill:{value}", **CENTRED)
     assert len({entry.dataset for entry in charged(workspace)}) == 1
     np.testing.assert_array_equal(data, before)
     clean = np.full((6, 2), 0.5)
-    dpkv.release(clean, invalid="center", **CENTRED)
+    dpkv.release(clean, missing="fill:-1", **CENTRED)
     dpkv.release(clean, **CENTRED)
     assert len({entry.dataset for entry in charged(workspace)}) == 2
 
 
-@pytest.mark.parametrize("bounds", ["private", "data"])
-def test_filling_needs_a_public_centre(bounds: str, workspace: Path) -> None:
-    with pytest.raises(UsageError, match="bounds must be given when invalid is 'center'"):
-        dpkv.release(X, k=2, eps=1.0, bounds=bounds, invalid="center")
-    with pytest.raises(UsageError, match="invalid must be one of 'refuse', 'center'"):
-        dpkv.release(X, k=2, eps=1.0, bounds=(-1, 1), invalid="drop")
+@pytest.mark.parametrize("rule", ["drop", "fill:", "fill:x", "fill:nan", "fill:1e300", "category"])
+def test_rules_for_missing_cells_that_are_none(rule: str, workspace: Path) -> None:
+    with pytest.raises(UsageError, match="missing must be"):
+        dpkv.release(X, k=2, eps=1.0, bounds=(-1, 1), missing=rule)
     assert charges(workspace) == 0
 
 

@@ -85,7 +85,7 @@ def test_csv_from_anywhere(way, zipped, monkeypatch):
     assert stream.columns == ("a", "b")
     assert stream.rereadable is (way == "file")
     assert all_of(stream) == ROWS
-    assert (stream.n_records, stream.n_invalid) == (3, 0)
+    assert stream.n_records == 3
     if way == "file":
         assert all_of(stream) == ROWS
     else:
@@ -188,17 +188,16 @@ def test_the_domain_does_what_prepare_does(bounds, scaled):
     assert stream.restore(points).tolist() == prepared.restore(points).tolist()
 
 
-def test_invalid_rows_are_refused_or_moved_to_the_centre(monkeypatch):
+def test_missing_cells_are_refused_or_filled(monkeypatch):
     bad = "a,b\n1,2\n,3\n1e300,1\n"
     piped(monkeypatch, bad)
     assert refusal("-").startswith("standard input, line 3, column 1: empty, NaN or infinite.")
     piped(monkeypatch, bad)
-    stream = open_stream("-", bounds=(0, 4), scaled=False, invalid="center")
-    assert all_of(stream) == [[1.0, 2.0], [2.0, 2.0], [2.0, 2.0]]
-    assert stream.n_invalid == 2
+    stream = open_stream("-", bounds=(0, 4), scaled=False, missing="fill:2.5")
+    assert all_of(stream) == [[1.0, 2.0], [2.5, 3.0], [2.5, 1.0]]
     row = np.array([np.nan, 1.0])
-    stream = open_stream(iter([row]), bounds=(0, 4), scaled=False, invalid="center")
-    assert all_of(stream) == [[2.0, 2.0]]
+    stream = open_stream(iter([row]), bounds=(0, 4), scaled=False, missing="fill:2")
+    assert all_of(stream) == [[2.0, 1.0]]
     assert np.isnan(row[0])  # the caller's own array stays as it is
 
 
@@ -239,8 +238,8 @@ def test_other_refusals():
     assert "is a directory" in refusal(".")
     Path("table.csv").write_text(TEXT)
     assert "the domain has 3 columns" in refusal("table.csv", bounds=Box((0, 0, 0), (1, 1, 1)))
-    assert "bounds must be given" in refusal("table.csv", invalid="center")
-    assert "invalid must be one of" in refusal("table.csv", invalid="skip")
+    assert "missing must be 'refuse' or 'fill:VALUE'" in refusal("table.csv", missing="ignore")
+    assert "missing must be refuse, ignore" in refusal("table.csv", missing="skip")
     assert "has no column" in refusal(iter(ROWS), columns=["a"])
 
 

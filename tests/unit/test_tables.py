@@ -20,6 +20,8 @@ import pytest
 from dpkv.domain import Box, L1Ball
 from dpkv.errors import DomainError, ParameterError, TableError, UsageError
 from dpkv.tables import csvfile, open_table, prepare, read_table
+from dpkv.tables.chunk import Rows
+from dpkv.tables.facts import Missing
 from dpkv.tables.labels import read_labels
 from dpkv.tables.store import RecordStore
 
@@ -78,12 +80,8 @@ def test_csv_spellings(text, zipped):
     assert table.values.tolist() == ROWS
     assert table.values.dtype == np.float64
     assert table.values.flags.c_contiguous
-    assert (table.n_records, table.n_invalid, table.mapped_file, table.reused) == (
-        3,
-        0,
-        None,
-        False,
-    )
+    assert (table.n_records, table.mapped_file, table.reused) == (3, None, False)
+    assert (table.counts, table.person_keys, table.weights) == (None, None, None)
     assert not Path(".dpkv").exists()
 
 
@@ -165,6 +163,11 @@ REFUSED_CSV = {
     "hexadecimal": ("a,b\n1,2\n3,0x1F\n", {}, "line 3, column 2: not a number"),
     "underscore": ("a,b\n1,2\n3,1_0\n", {}, "line 3, column 2: not a number"),
     "decimal comma": ("a;b\n1;2\n3;4,5\n", {}, "line 3, column 2: not a number"),
+    "decimal commas": ("a;b\n1;2,5\n3;4,5\n", {}, "column 2 is not numeric: say --decimal ,"),
+    "dates": ("a,b\n1,2024-01-31\n3,2024-02-01\n", {}, "turn dates into numbers first"),
+    "truth values": ("a,b\n1,true\n3,false\n", {}, "describe truth values as boolean"),
+    "Excel": (b"PK\x03\x04" + b"x" * 50, {}, "save the sheet as CSV"),
+    "an old Excel file": (bytes.fromhex("d0cf11e0a1b11ae1") + b"x" * 50, {}, "save the sheet"),
     "boolean": ("a,b\n1,2\n3,True\n", {}, "line 3, column 2: not a number"),
     "overlong cell": ("a,b\n1,2\n3," + "x" * 200_000 + "\n", {}, "line 3, column 2: not a"),
     "overlong name": ("x" * 200_000 + ",b\n1,2\n", {}, "overlong cell in its first row"),
@@ -175,7 +178,7 @@ REFUSED_CSV = {
     "duplicate names": ("a,b,a\n1,2,3\n", {}, "duplicate column names, in columns 1, 3"),
     "NUL": ("a,b\n1,2\n3,\0\n", {}, "binary file"),
     "NUL at the start": ("a\0,b\n1,2\n", {}, "binary file"),
-    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), {}, "binary file"),
+    "UTF-16 without a mark": ("a,b\n1,2\n".encode("utf-16-le"), {}, "binary file"),
     "Latin-1 header": ("größe,b\n1,2\n".encode("latin-1"), {}, "not UTF-8"),
     "Latin-1 cell": ("a,b\n1,2\n3,ö\n".encode("latin-1"), {}, "line 3, column 2: not a number"),
     "cut gzip": (gzip.compress(b"a,b\n1,2\n" * 50, mtime=0)[:-12], {}, "is damaged"),
@@ -230,6 +233,7 @@ def test_a_record_longer_than_any_table_has(monkeypatch):
 # --- blank lines -----------------------------------------------------------------------------
 
 NAN = float("nan")
+FILLED = Missing("fill", -1.0)
 ONE_COLUMN = {
     "between records": ("a\n1\n\n3\n", [1, NAN, 3]),
     "the last record": ("a\n1\n2\n\n", [1, 2, NAN]),
@@ -247,8 +251,8 @@ ONE_COLUMN = {
 
 def one_column(text: str | bytes, **options) -> list[float]:
     """Return the column as it is read, with -1 in place of what is missing."""
-    source = open_table(saved(text), **options)
-    prepared = prepare(source, bounds=(-10, 8), scaled=False, invalid="center")
+    source = open_table(saved(text), missing=FILLED, **options)
+    prepared = prepare(source, bounds=(-10, 8), scaled=False)
     return prepared.working[:, 0].tolist()
 
 
@@ -287,8 +291,8 @@ def test_a_blank_label_of_one_column_is_told():
 
 def test_a_blank_line_of_several_columns_is_no_record():
     # Missing cells have delimiters between them, so that nothing of a record is lost.
-    source = open_table(saved("a,b\n1,2\n\n,\n  \n3,4\n\n"))
-    prepared = prepare(source, bounds=(-10, 8), scaled=False, invalid="center")
+    source = open_table(saved("a,b\n1,2\n\n,\n  \n3,4\n\n"), missing=FILLED)
+    prepared = prepare(source, bounds=(-10, 8), scaled=False)
     assert prepared.working.tolist() == [[1, 2], [-1, -1], [3, 4]]
 
 
@@ -306,6 +310,10 @@ ANY_CELL = {
     "nothing": "",
     "a tab": "\t",
     "a formula": "=1+1",
+    "NUL": "1\0",
+    "a mark of UTF-16": "\udcff\udcfe",
+    "a mark of gzip": "\x1f\udc8b\x08",
+    "a mark of Excel": "PK\x03\x04",
 }
 
 
@@ -318,12 +326,11 @@ def test_any_cell_can_be_filled(cell, row, header):
         return  # the first row says how many columns there are: it must not go on
     rows[row] = f"{cell},7"
     text = (header + "\n".join(rows) + "\n").encode("utf-8", "surrogateescape")
-    source = open_table(saved(text), header=bool(header))
-    prepared = prepare(source, bounds=(-10, 8), scaled=False, invalid="center")
+    source = open_table(saved(text), header=bool(header), missing=FILLED)
+    prepared = prepare(source, bounds=(-10, 8), scaled=False)
     expected = np.array([[1, 2], [-0.0, 0.1], [3, 4], [5, 6]])
-    expected[row] = -1
+    expected[row] = -1, 7
     assert prepared.table.values.tobytes() == expected.tobytes()
-    assert prepared.table.n_invalid == 1
 
 
 # --- what may be a record is not shown -------------------------------------------------------
@@ -729,17 +736,17 @@ def test_a_note_never_describes_the_copy_of_another_state():
     # Two runs that convert the table before and after a change, their writes interleaved.
     path = saved("1,1\n2,2\n")
     early = RecordStore(path, 2, {}, 0, WORKSPACE)
-    early.append(np.array([[1.0, 1.0], [2.0, 2.0]]))
+    early.append(Rows(np.array([[1.0, 1.0], [2.0, 2.0]])))
     saved("9,9\n8,8\n7,7\n")
     late = RecordStore(path, 2, {}, 0, WORKSPACE)
-    late.append(np.array([[9.0, 9.0], [8.0, 8.0], [7.0, 7.0]]))
-    late.finish(0)
+    late.append(Rows(np.array([[9.0, 9.0], [8.0, 8.0], [7.0, 7.0]])))
+    late.finish()
     with pytest.raises(TableError, match="was changed"):
-        early.finish(0)
+        early.finish()
     early.discard_unfinished()
     again = RecordStore(path, 2, {}, 0, WORKSPACE).earlier_copy()
     assert again is not None
-    assert again.values.tolist() == [[9.0, 9.0], [8.0, 8.0], [7.0, 7.0]]
+    assert again[0].values.tolist() == [[9.0, 9.0], [8.0, 8.0], [7.0, 7.0]]
 
 
 def test_the_note_beside_a_copy_is_for_its_owner_alone():
@@ -850,48 +857,44 @@ def test_prepare_clips_and_scales(bounds, scaled, working, restored, memory_limi
 
 
 @pytest.mark.parametrize("memory_limit", [0, 1 << 20], ids=["mapped", "in memory"])
-def test_invalid_rows_go_to_the_center(memory_limit):
+def test_missing_cells_are_filled_one_by_one(memory_limit):
     text = "a,b\n1,2\nNaN,3\n4,\ninf,-inf\n1e300,0\n10,20\n"
-    source = open_table(saved(text))
+    source = open_table(saved(text), missing=Missing("fill", 5.0))
     for _ in range(2):  # the second time from the copy, where there is one
         prepared = prepare(
             source,
             bounds=[[0, 10], [0, 40]],
             scaled=False,
-            invalid="center",
             memory_limit=memory_limit,
         )
-        center = [5, 20]
-        assert prepared.working.tolist() == [[1, 2], center, center, center, center, [10, 20]]
-        assert prepared.table.n_invalid == 4
+        expected = [[1, 2], [5, 3], [4, 5], [5, 5], [5, 0], [10, 20]]
+        assert prepared.working.tolist() == expected
     assert prepared.table.reused == (memory_limit == 0)
 
 
 @pytest.mark.parametrize("memory_limit", [0, 1 << 20], ids=["mapped", "in memory"])
 def test_one_column(memory_limit):
     # pandas hands a single column out as a view that cannot be written to.
-    source = open_table(saved("a\n1\nNaN\n9\n"))
-    prepared = prepare(source, bounds=(0, 4), invalid="center", memory_limit=memory_limit)
+    source = open_table(saved("a\n1\nNaN\n9\n"), missing=Missing("fill", 2.0))
+    prepared = prepare(source, bounds=(0, 4), memory_limit=memory_limit)
     assert prepared.working.tolist() == [[0.25], [0.5], [1.0]]
 
 
-def test_a_copy_with_one_center_is_not_used_for_another():
-    source = open_table(saved("a\n1\nNaN\n"))
-    for high, expected in ((4, [[1], [2]]), (8, [[1], [4]])):
-        prepared = prepare(source, bounds=(0, high), scaled=False, invalid="center", memory_limit=0)
-        assert prepared.working.tolist() == expected
+def test_a_copy_with_one_rule_is_not_used_for_another():
+    path = saved("a\n1\nNaN\n")
+    for value, expected in ((2, [[1], [2]]), (4, [[1], [4]])):
+        table = read_table(path, missing=f"fill:{value}", memory_limit=0)
+        assert table.values.tolist() == expected
+    assert read_table(path, missing="ignore", memory_limit=0).counts.tolist() == [True, False]
     with pytest.raises(TableError, match="empty, NaN or infinite"):
-        prepare(source, bounds=(0, 4), memory_limit=0)
+        read_table(path, memory_limit=0)
 
 
-def test_center_needs_bounds():
-    with pytest.raises(ParameterError, match="bounds must be given when invalid is 'center'"):
-        prepare(open_table(saved("a\n1\n")), invalid="center")
-
-
-def test_refused_rule_for_invalid_rows():
-    with pytest.raises(ParameterError, match=r"invalid must be one of .* Got 'drop'"):
-        prepare(open_table(saved("a\n1\n")), invalid="drop")
+def test_refused_rules_for_missing_cells():
+    with pytest.raises(ParameterError, match=r"missing must be refuse, .* Got 'drop'"):
+        read_table(saved("a\n1\n"), missing="drop")
+    with pytest.raises(ParameterError, match="only releases have rows of no weight"):
+        prepare(open_table(saved("a\n1\n"), missing=Missing("ignore")))
 
 
 def test_bounds_of_other_columns_are_refused_before_anything_is_read():
