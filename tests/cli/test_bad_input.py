@@ -180,7 +180,10 @@ PARAMETERS = {
     "empty column": (["--k=2", "--columns=height,"], 'no column ""'),
     "column twice": (["--k=2", "--columns=height,height"], "columns must not name a column twice"),
     "out is a folder": (["--k=2", "--out=."], "--out must be a file"),
-    "rows of no weight": (["--k=2", "--missing=ignore"], "missing must be 'refuse' or 'fill:VALUE'"),
+    "rows of no weight": (
+        ["--k=2", "--missing=ignore"],
+        "missing must be 'refuse' or 'fill:VALUE'",
+    ),
     "unknown rule": (["--k=2", "--missing=drop"], "missing must be refuse, ignore, category or"),
 }
 

@@ -925,7 +925,7 @@ def unusable() -> dict[str, Any]:
 def test_cells_that_cannot_be_used_are_filled(kind: str, workspace: Path) -> None:
     data = unusable()[kind]
     expected = unusable()["numbers"].copy()
-    expected[~np.isfinite(expected)] = -1.0
+    expected[~(np.abs(expected) < 100)] = -1.0
     if kind == "single precision":
         expected[5] = np.float32(expected[5])
     with pytest.raises(UsageError):
