@@ -657,7 +657,7 @@ PARAMETERS = {
     "bad id": (["--id=../x"], "id must be 1 to 64 letters"),
     "empty id": (["--id="], "id must be 1 to 64 letters"),
     "unknown column": (["--columns=age"], 'no column "age"'),
-    "unknown rule": (["--missing=drop"], "--missing must be refuse, ignore, category or"),
+    "unknown rule": (["--missing=drop"], "missing must be refuse, ignore, category or"),
     "negative limit": (["--memory-limit=-1"], "--memory-limit must be at least 0"),
     "missing table": (["--data=nowhere.csv"], "nowhere.csv does not exist"),
     "no usable noise": (["--calibration=published", "--eps=0.01"], "no usable noise for k = 2"),
