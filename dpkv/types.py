@@ -12,6 +12,7 @@ Floats = NDArray[np.floating[Any]]
 Float64s = NDArray[np.float64]
 Integers = NDArray[np.signedinteger[Any]]
 Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Indices = Int64s
 """Integers that say where in an array something is."""
 

@@ -46,6 +46,17 @@ def upward_decimal(value: Fraction) -> Decimal:
     return quotient(value, upward())
 
 
+def log_above(value: Fraction) -> Decimal:
+    """Return the natural logarithm of a rational that is at least 1, rounded up."""
+    surplus = value - 1
+    if surplus == 0:
+        return Decimal(0)
+    small = max(0, -quotient(surplus, nearest(DIGITS)).adjusted())
+    context = nearest(DIGITS + small)  # 1 + 1e-300 needs 300 digits more than its logarithm
+    exact = context.add(Decimal(1), quotient(surplus, context))
+    return context.multiply(context.ln(exact), ABOVE_ROUNDING)
+
+
 def float_above(value: Decimal) -> float:
     """Return the least float that is not below ``value``."""
     number = float(value)

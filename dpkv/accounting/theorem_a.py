@@ -38,6 +38,8 @@ from dpkv.accounting.exact import (
     ABOVE_ROUNDING,
     DIGITS,
     float_above,
+    float_below,
+    log_above,
     nearest,
     quotient,
     upward_decimal,
@@ -46,6 +48,7 @@ from dpkv.errors import ParameterError
 from dpkv.validation import cluster_count, non_negative, positive_finite, whole_number
 
 DEFAULT_GAMMA = 0.1
+_LARGEST_LOG_RATIO = 600.0  # of a density whose ratio is a float
 _LARGE = 1000.0  # beyond it rho itself is not worth writing down
 
 
@@ -119,6 +122,29 @@ def round_costs(
     )
     first, later = (context.multiply(_round_cost(x, w, context), ABOVE_ROUNDING) for w in weights)
     return first, later
+
+
+def round_costs_of_ratio(
+    ratio: Fraction, n_records: int, gamma: float | Fraction
+) -> tuple[Decimal, Decimal]:
+    """Return the same for a rational rho: log(1 + w (rho - 1)), each rounded up once."""
+    uniform = Fraction(1, n_records)
+    weight = uniform
+    if not math.isinf(gamma) and n_records > 1:
+        weight = (1 + Fraction(gamma)) / (1 + Fraction(gamma) * n_records)
+    first, later = (log_above(1 + w * (ratio - 1)) for w in (uniform, weight))
+    return first, later
+
+
+def largest_ratio(eps_tilde: float) -> float:
+    """Return a float rho, at least 1, that is below exp(eps_tilde) by some ulps and never above.
+
+    Far up it stays below: such an eps promises nothing anyway.
+    """
+    context = nearest(DIGITS)
+    limit = context.exp(Decimal(min(eps_tilde, _LARGEST_LOG_RATIO)))  # within an ulp of 60 digits
+    below = math.nextafter(float_below(limit), 0.0)
+    return max(1.0, below)
 
 
 def _round_cost(x: Decimal, weight: Decimal, context: Context) -> Decimal:

@@ -1,9 +1,9 @@
 """Does the code draw what the description says? Goodness-of-fit tests of the release's own draws.
 
-Three tests of the very objects a release uses, with the operating system's randomness: picks
-against their exact probabilities, noise against the discrete Laplace distribution, and whole
-centers against their exact distribution on a tiny grid. And one rule without chance: every draw is
-an integer point of the grid, for floats off it give a neighbour away.
+Four tests of the very objects a release uses, with the operating system's randomness: picks
+against their exact probabilities, noise against the discrete Laplace distribution, whole centers
+against their exact distribution on a tiny grid, and windows against theirs. And one rule without
+chance: every draw is an integer point of the grid, for floats off it give a neighbour away.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from scipy import stats
 
 from dpkv.audits.results import Conformance
 from dpkv.domain import Box
-from dpkv.mechanisms import Algorithm0, KVariates, Neighbours
+from dpkv.grid import BoxGrid, L1BallGrid
+from dpkv.mechanisms import KVariates, Neighbours
 from dpkv.noise import Entropy
 from dpkv.records import run_on_points
+from dpkv.records.questions import WindowDensity
 from dpkv.seeding.exact import ExactPicker
 from dpkv.types import Float64s
 
@@ -38,6 +40,7 @@ def conformance_tests(
         _selection(entropy(), runs, level),
         _noise(entropy(), runs, level),
         _centers(entropy(), runs // 4, level),
+        _windows(entropy(), runs // 4, level),
     )
 
 
@@ -112,7 +115,24 @@ def _centers(entropy: Entropy, runs: int, level: float) -> Conformance:
     return _chi_square("centres", counts.reshape(-1), expected.reshape(-1), runs, level)
 
 
-def _exact_pairs(mechanism: Algorithm0, table: Sequence[int]) -> Float64s:
+def _windows(entropy: Entropy, runs: int, level: float) -> Conformance:
+    """Draws of one record through a window, in a small box and in a small ball, point by point."""
+    grids = BoxGrid((0.0, 0.0), (1.0, 1.0), (4, 2)), L1BallGrid((0.0, 0.0), (1.0, 1.0), 2)
+    counts, chances = [], []
+    for grid in grids:
+        low, high = grid.box
+        places = np.indices(tuple((high - low + 1).tolist())).reshape(2, -1).T + low
+        density, record = WindowDensity(grid, 2.5, 1), places[len(places) // 2]
+        drawn = density.draw_each(np.tile(record, (runs, 1)), entropy)
+        seen = (drawn[:, np.newaxis] == places).all(axis=2).sum(axis=0)
+        due = [density.log_likelihoods(record[np.newaxis], place)[0] for place in places]
+        counts.append(seen[np.isfinite(due)])  # what is drawn elsewhere is missing here
+        chances.append(np.exp(due)[np.isfinite(due)])
+    seen_of_all = np.concatenate(counts).astype(np.float64)
+    return _chi_square("windows", seen_of_all, np.concatenate(chances), runs, level)
+
+
+def _exact_pairs(mechanism: KVariates, table: Sequence[int]) -> Float64s:
     """Return P(first, second) of two clamped centers, by the formula of Algorithm 0."""
     released = np.stack([_clipped_laplace(a, 0, 3, mechanism.noise_scale) for a in table])
     opening = released.mean(axis=0)

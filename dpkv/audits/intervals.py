@@ -6,10 +6,11 @@ integers, ``low <= value * 2^PRECISION <= high``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from typing import Protocol
 
 PRECISION = 256
 _ONE = 1 << PRECISION
@@ -105,14 +106,13 @@ def log_probability_bounds(
     centers: Sequence[Point],
     *,
     smoothing: int | None,
-    scale: float,
+    levels: Levels,
 ) -> tuple[Decimal, Decimal]:
     """Return bounds of the log-probability of an ordered output, up to a constant of the output.
 
     ``points`` with ``counts`` are the table, ``output`` the draws and ``centers`` these moved into
-    the domain. The constant, the normaliser of the noise, is the same for every table.
+    the domain. The constant, the normaliser of the density, is the same for every table.
     """
-    powers = Powers(scale)
     low = high = Decimal(0)
     context = Context(prec=_DIGITS)
     nearest: list[int | None] = [None] * len(points)
@@ -123,7 +123,7 @@ def log_probability_bounds(
         ]
         if not any(weight * count for weight, count in zip(weights, counts, strict=True)):
             weights = [1] * len(points)
-        least, most = _round_bounds(points, counts, weights, drawn, powers)
+        least, most = _round_bounds(points, counts, weights, drawn, levels)
         low, high = context.add(low, least), context.add(high, most)
         if round_ + 1 < len(output):
             nearest = [
@@ -143,22 +143,96 @@ def _round_bounds(
     counts: Sequence[int],
     weights: Sequence[int],
     drawn: Point,
-    powers: Powers,
+    levels: Levels,
 ) -> tuple[Decimal, Decimal]:
-    """Return bounds of log(sum W p / sum W) for one round.
-
-    Distances are measured from the least of them, so that far outputs do not underflow.
-    """
+    """Return bounds of log(sum W p / sum W) for one round."""
     masses = [weight * count for weight, count in zip(weights, counts, strict=True)]
-    distances = [sum(abs(x - a) for x, a in zip(drawn, point, strict=True)) for point in points]
-    offset = min(distance for distance, w in zip(distances, masses, strict=True) if w)
-    mass, total = ZERO, sum(masses)
-    for distance, w in zip(distances, masses, strict=True):
-        if w:
-            mass += powers.power(distance - offset).times(w)
-    low, high = mass.over(total).log_bounds()
-    shift = -offset * powers.exponent
+    some = [point for point, mass in zip(points, masses, strict=True) if mass]
+    shift, likelihoods = levels.of(some, drawn)
+    total = ZERO
+    for likelihood, mass in zip(likelihoods, filter(None, masses), strict=True):
+        total += likelihood.times(mass)
+    low, high = total.over(sum(masses)).log_bounds()
     return _quotient(shift, ROUND_FLOOR, low), _quotient(shift, ROUND_CEILING, high)
+
+
+class Levels(Protocol):
+    """How likely a density makes a point, given the record, up to a constant of the point."""
+
+    def of(self, points: Sequence[Point], drawn: Point) -> tuple[Fraction, list[Interval]]:
+        """Return the logarithm of a common factor, and the rest of every record's likelihood."""
+
+
+class LaplaceLevels:
+    """exp(-|x - a|_1 / b), with distances from the least of them: far points do not underflow."""
+
+    def __init__(self, scale: float) -> None:
+        self._powers = Powers(scale)
+
+    def of(self, points: Sequence[Point], drawn: Point) -> tuple[Fraction, list[Interval]]:
+        """Return minus the least distance over b, and the powers of what is left."""
+        distances = [sum(abs(x - a) for x, a in zip(drawn, point, strict=True)) for point in points]
+        offset = min(distances)
+        rest = [self._powers.power(distance - offset) for distance in distances]
+        return -offset * self._powers.exponent, rest
+
+
+class WindowLevels:
+    """1 in the record's window and 1 / rho elsewhere, both rational."""
+
+    def __init__(self, ratio: float, holds: Callable[[Point, Point], bool]) -> None:
+        rho = Fraction(ratio)
+        scaled = rho.denominator * _ONE
+        self._high = Interval(_ONE, _ONE)
+        self._low = Interval(scaled // rho.numerator, -(-scaled // rho.numerator))
+        self._holds = holds
+
+    def of(self, points: Sequence[Point], drawn: Point) -> tuple[Fraction, list[Interval]]:
+        """Return the levels, which need no common factor."""
+        found = [self._high if self._holds(point, drawn) else self._low for point in points]
+        return Fraction(0), found
+
+
+def box_window(tops: Sequence[int], reach: int) -> Callable[[Point, Point], bool]:
+    """Return what tells whether a point is in a record's window in a box."""
+
+    def is_near(a: int, x: int, top: int) -> bool:
+        end = max(min(2 * reach, top), min(a + reach, top))
+        return end - 2 * reach <= x <= end
+
+    return lambda point, drawn: all(map(is_near, point, drawn, tops))
+
+
+def ball_window(whole: int, reach: int) -> Callable[[Point, Point], bool]:
+    """Return what tells whether a point is in a record's window in an L1 ball."""
+    room = max(0, whole - reach)
+
+    def holds(point: Point, drawn: Point) -> bool:
+        middle = shorten(point, room)
+        return sum(abs(x - c) for x, c in zip(drawn, middle, strict=True)) <= min(reach, whole)
+
+    return holds
+
+
+def shorten(point: Point, most: int) -> list[int]:
+    """Return a point whose sizes are lowered alike, the last steps in order, to add up to most."""
+    sizes = [abs(a) for a in point]
+    surplus = sum(sizes) - most
+    if surplus > 0:
+        low, high = 0, max(sizes)
+        while low < high:  # the least cut with which nothing is too much
+            cut = (low + high) // 2
+            low, high = (
+                (cut + 1, high) if sum(max(s - cut, 0) for s in sizes) > most else (low, cut)
+            )
+        left = most - sum(max(s - low, 0) for s in sizes)
+        lowered = []
+        for s in sizes:
+            one_more = s >= low > 0 and left > 0
+            left -= one_more
+            lowered.append(max(s - low, 0) + one_more)
+        sizes = lowered
+    return [s if a >= 0 else -s for s, a in zip(sizes, point, strict=True)]
 
 
 def _quotient(value: Fraction, rounding: str, plus: Decimal) -> Decimal:

@@ -12,6 +12,7 @@ in interval arithmetic.
 Clamping a center to a box changes p_a(x) by a factor that does not depend on a: at a bound, the
 tail of the noise is q^dist / (1 + q) where inside it is q^dist (1 - q) / (1 + q). So the loss of a
 clamped output has the same formula. For an L1 ball it is the loss of the output before clamping.
+What is drawn from a window lies in the domain, so that nothing is clamped.
 """
 
 from __future__ import annotations
@@ -34,25 +35,21 @@ LARGEST_LOG_RATIO = 650
 
 
 @kernels.compiled
-def _round_factors(  # type: ignore[no-untyped-def]
-    points, outputs, centers, offsets, smoothing, scale, weights, likelihoods, first, last
-):
-    """Fill weights[i, t] = W_t(a) and likelihoods[i, t] = exp(-(|x_t - a| - offsets_t) / b)."""
-    n_rounds, features = outputs.shape
+def _round_weights(points, centers, smoothing, weights, first, last):  # type: ignore[no-untyped-def]
+    """Fill weights[i, t] = W_t(a)."""
+    n_rounds, features = centers.shape
     for block in range(first, last):
         for i in range(block * kernels.BLOCK, min(len(points), (block + 1) * kernels.BLOCK)):
             closest = np.inf
             for t in range(n_rounds):
-                distance, squared = -offsets[t], 0.0
-                for j in range(features):
-                    distance += abs(float(outputs[t, j] - points[i, j]))
-                    gap = float(centers[t, j] - points[i, j])
-                    squared += gap * gap
                 weight = 1.0
                 if t > 0 and smoothing >= 0.0:
                     weight = closest + smoothing
                 weights[i, t] = weight
-                likelihoods[i, t] = np.exp(-distance / scale)
+                squared = 0.0
+                for j in range(features):
+                    gap = float(centers[t, j] - points[i, j])
+                    squared += gap * gap
                 closest = min(closest, squared)
 
 
@@ -173,25 +170,21 @@ def round_factors(
         raise UsageError(
             f"losses are calculated up to eps~ = {LARGEST_LOG_RATIO}: choose a smaller eps."
         )
-    outputs = np.ascontiguousarray(output, dtype=np.int64)
-    centers = np.ascontiguousarray(mechanism.grid.clip(outputs), dtype=np.int64)
-    shape = (len(points), len(outputs))
-    weights, likelihoods = np.empty(shape), np.empty(shape)
+    outputs = np.asarray(output, dtype=np.int64)
+    weights = np.empty((len(points), len(outputs)))
     smoothing = -1.0 if mechanism.smoothing is None else float(mechanism.smoothing)
     kernels.over_blocks(
-        _round_factors,
+        _round_weights,
         kernels.block_count(len(points)),
         points.size * len(outputs),
         np.ascontiguousarray(points),
-        outputs,
-        centers,
-        np.abs(outputs - centers).sum(axis=1).astype(np.float64),  # keeps exp() in range
+        np.ascontiguousarray(mechanism.grid.clip(outputs), dtype=np.int64),
         smoothing,
-        mechanism.noise_scale or 1.0,
         weights,
-        likelihoods,
     )
-    return weights, likelihoods
+    density = mechanism.density
+    likelihoods = [density.relative_likelihoods(points, drawn) for drawn in outputs]
+    return weights, np.stack(likelihoods, axis=1)
 
 
 def list_replacements(grid: Grid, output: Integers, n_points: int = 256) -> Integers:

@@ -80,7 +80,8 @@ def data_loss(
     """Return the exact losses of the release, and of simulated ones, on the curator's records."""
     of_release = None
     # Moving draws onto a ball merges draws that no formula covers; a box merges only tails.
-    if released is not None and isinstance(mechanism.grid, BoxGrid):
+    unmoved = mechanism.density.stays_inside or isinstance(mechanism.grid, BoxGrid)
+    if released is not None and unmoved:
         tried = list_replacements(mechanism.grid, released)
         of_release = exact_losses(mechanism, points, released, tried).largest
     losses = []

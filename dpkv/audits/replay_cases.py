@@ -15,6 +15,7 @@ from dpkv.accounting import ROW, Unit
 from dpkv.audits.person_tables import PersonTable, group_rows, neighbour_of_persons
 from dpkv.domain import Box, Domain, L1Ball
 from dpkv.mechanisms import MECHANISMS, Mechanism, Neighbours, calibrate_mechanism
+from dpkv.mechanisms.mechanism import Densities
 from dpkv.noise import Entropy
 from dpkv.records.persons import Weighing
 from dpkv.types import Integers
@@ -37,6 +38,7 @@ class Wanted:
     delta: Decimal
     k: int
     unit: Unit = ROW
+    density: Densities | None = None
 
     def __call__(self, points: Integers | PersonTable) -> Mechanism:
         """Return the mechanism that would be run on a table."""
@@ -49,6 +51,7 @@ class Wanted:
             neighbours=self.relation,
             delta=self.delta,
             unit=self.unit,
+            density=self.density,
         )
 
 
@@ -103,6 +106,12 @@ def neighbour_of(
     return other
 
 
+def _density_of(name: str, rng: np.random.Generator) -> Densities | None:
+    """Return one of the densities that a mechanism has, if it has any."""
+    able = MECHANISMS[name].densities
+    return able[rng.integers(len(able))] if able else None
+
+
 def cases(
     seed: int, count: int, entropies: Sequence[Callable[[np.random.SeedSequence], Entropy]]
 ) -> Iterator[ReplayCase]:
@@ -139,6 +148,7 @@ def _wanted(
         delta=Decimal(str(rng.choice(_DELTAS))) if MECHANISMS[name].uses_delta else Decimal(0),
         k=int(rng.integers(1, min(m, 6))),
         unit=unit,
+        density=_density_of(name, rng),
     )
 
 

@@ -139,6 +139,16 @@ class AdversarialEntropy(SeededEntropy):
         super().__init__(seed)
         self._taste = np.random.default_rng(self.coins())
 
+    def below(self, bound: int) -> int:
+        """Return a whole number below the bound: now any, now the least, now the largest."""
+        honest = super().below(bound)
+        match self._taste.choice(["honest", "honest", "least", "largest"]):
+            case "least":
+                return 0
+            case "largest":
+                return bound - 1
+        return honest
+
     def add_laplace(self, values: Int64s, scale: float) -> Int64s:
         """Return the values moved as the adversary likes."""
         return self._move(values, scale, super().add_laplace)

@@ -44,9 +44,7 @@ def many_runs(
         running = weights.cumsum(axis=1)
         targets = rng.random(n_runs) * running[:, -1]
         picked = (running <= targets[:, np.newaxis]).sum(axis=1)
-        outputs[:, round_] = noise.add_laplace(
-            points[picked].astype(np.int64), mechanism.noise_scale
-        )
+        outputs[:, round_] = mechanism.density.draw_each(points[picked], noise)
         centers = mechanism.grid.clip(outputs[:, round_])
         np.minimum(nearest, _squared_distance(centers, points), out=nearest)
     return outputs
@@ -68,12 +66,14 @@ def round_weights(
 
 def log_ratios(mechanism: Algorithm0, pair: Pair, outputs: Integers) -> Float64s:
     """Return log P(x | old) - log P(x | new) for every output."""
-    total = np.zeros(len(outputs))
+    density, total = mechanism.density, np.zeros(len(outputs))
     nearest = np.full((len(outputs), len(pair.points)), np.inf)
     for round_ in range(outputs.shape[1]):
-        gaps = np.abs(outputs[:, round_, np.newaxis, :] - pair.points).sum(axis=2)
-        closest = gaps.min(axis=1, keepdims=True)
-        likelihoods = np.exp((closest - gaps) / (mechanism.noise_scale or 1.0))
+        drawn = outputs[:, round_]
+        likelihoods = np.stack(
+            [density.relative_likelihoods(point, drawn) for point in pair.points[:, np.newaxis]],
+            axis=1,
+        )
         for counts, sign in ((pair.old, 1.0), (pair.new, -1.0)):
             weights = round_weights(mechanism, nearest, counts, round_)
             total += sign * np.log((weights * likelihoods).sum(axis=1) / weights.sum(axis=1))

@@ -15,12 +15,20 @@ import numpy as np
 from pydantic import Field, FiniteFloat, model_validator
 
 from dpkv.accounting.exact import float_above, float_below
-from dpkv.audits.intervals import log_probability_bounds
+from dpkv.audits.intervals import (
+    LaplaceLevels,
+    Levels,
+    WindowLevels,
+    ball_window,
+    box_window,
+    log_probability_bounds,
+)
 from dpkv.audits.worst_case import WorstCase
 from dpkv.domain import Domain
 from dpkv.errors import UsageError
-from dpkv.grid import FEWEST_BITS, GRID_BITS, MOST_BITS, Grid
+from dpkv.grid import FEWEST_BITS, GRID_BITS, MOST_BITS, BoxGrid, Grid, L1BallGrid
 from dpkv.mechanisms import Algorithm0, Mechanism, describe, from_description
+from dpkv.records.questions import Density, LaplaceDensity, WindowDensity
 from dpkv.releases.frozen import Frozen
 from dpkv.releases.parsing import parse
 from dpkv.releases.verify import Check
@@ -175,8 +183,20 @@ def _bounds(
         witness.output,
         centers.tolist(),
         smoothing=mechanism.smoothing,
-        scale=mechanism.noise_scale or 1.0,
+        levels=_levels(mechanism.density),
     )
+
+
+def _levels(density: Density) -> Levels:
+    """Return the density in interval arithmetic."""
+    if isinstance(density, LaplaceDensity):
+        return LaplaceLevels(density.scale or 1.0)
+    assert isinstance(density, WindowDensity)
+    grid = density.grid
+    if isinstance(grid, BoxGrid):
+        return WindowLevels(density.ratio, box_window(grid.tops, density.reach))
+    assert isinstance(grid, L1BallGrid)
+    return WindowLevels(density.ratio, ball_window(grid.reach, density.reach))
 
 
 def check_witness(witness: Witness) -> tuple[Check, ...]:
@@ -185,6 +205,8 @@ def check_witness(witness: Witness) -> tuple[Check, ...]:
     points = np.asarray([*witness.common, witness.old, witness.new], dtype=np.int64)
     if points.shape[1] != mechanism.grid.n_features:
         raise UsageError("the witness's points and its bounds differ in columns.")
+    if isinstance(mechanism, Algorithm0) and mechanism.density.stays_inside:
+        points = np.concatenate([points, np.asarray(witness.output, dtype=np.int64)])
     inside = bool((mechanism.grid.clip(points) == points).all())
     total = sum(witness.counts) + 1
     counted = mechanism.n_records_needed in (None, total)

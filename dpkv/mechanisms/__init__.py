@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dpkv.mechanisms.kvariates import KVariates as KVariates
     from dpkv.mechanisms.kvariates import Laplace as Laplace
     from dpkv.mechanisms.kvariates import Published as Published
+    from dpkv.mechanisms.kvariates import WindowKVariates as WindowKVariates
     from dpkv.mechanisms.lloyd import Lloyd as Lloyd
     from dpkv.mechanisms.mechanism import Mechanism as Mechanism
     from dpkv.mechanisms.mechanism import Noise as Noise
@@ -43,7 +44,14 @@ _HOME = {
     "dpkv.mechanisms.private_bounds": ("PrivateBounds",),
     "dpkv.mechanisms.choice": ("Choice", "Rule", "choose"),
     "dpkv.mechanisms.gupt": ("Gupt",),
-    "dpkv.mechanisms.kvariates": ("Algorithm0", "Forgy", "KVariates", "Laplace", "Published"),
+    "dpkv.mechanisms.kvariates": (
+        "Algorithm0",
+        "Forgy",
+        "KVariates",
+        "Laplace",
+        "Published",
+        "WindowKVariates",
+    ),
     "dpkv.mechanisms.lloyd": ("Lloyd",),
     "dpkv.mechanisms.mechanism": ("Mechanism", "Noise", "Outcome", "Terms"),
     "dpkv.mechanisms.registry": (

@@ -40,7 +40,9 @@ NO_PROOF = "none"
 """The code of a proof that there is none of."""
 
 
-Distribution = Literal["discrete-laplace", "discrete-gaussian"]
+Distribution = Literal["discrete-laplace", "discrete-gaussian", "window"]
+Densities = Literal["laplace", "window"]
+"""What k-variates++ may release a picked record through."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Noise:
     """Noise that is added to integers.
 
     Discrete Laplace: P(z) ~ exp(-|z| / scale); discrete Gaussian: P(z) ~ exp(-z^2 / (2 scale^2)).
+    For a window the scale is about the root of the expected squared error.
     """
 
     added_to: str
@@ -63,7 +66,7 @@ class Noise:
 
         That of a discrete Gaussian is below its scale, and equal to it but for the tiniest.
         """
-        if self.scale == 0.0 or self.distribution == "discrete-gaussian":
+        if self.scale == 0.0 or self.distribution != "discrete-laplace":
             return self.scale
         return math.sqrt(2.0 * math.exp(-1.0 / self.scale)) / -math.expm1(-1.0 / self.scale)
 
@@ -87,6 +90,8 @@ class Terms:
     iterations: int | None
     unit: Unit = ROW
     """What a record is: a row, or all rows of a person."""
+    density: Densities | None = None
+    """None where the mechanism decides, or has none."""
 
     @classmethod
     def of(
@@ -101,11 +106,23 @@ class Terms:
         gamma: float = DEFAULT_GAMMA,
         iterations: int | None = None,
         unit: Unit = ROW,
+        density: Densities | None = None,
     ) -> Terms:
         """Return the terms of a release from a table, with what its relation makes public."""
         whole_number("n_records", n_records, at_least=1, at_most=MOST_RECORDS)
         public = n_records if neighbours is Neighbours.REPLACE_ONE else None
-        return cls(eps, n_clusters, grid, neighbours, public, delta, gamma, iterations, unit)
+        return cls(
+            eps,
+            n_clusters,
+            grid,
+            neighbours,
+            public,
+            delta,
+            gamma,
+            iterations,
+            unit,
+            density,
+        )
 
 
 @dataclass(frozen=True)
@@ -134,6 +151,8 @@ class Mechanism(ABC):
     uses_delta: ClassVar[bool] = False
     """Whether a delta can be of use."""
     takes_iterations: ClassVar[bool] = False
+    densities: ClassVar[tuple[Densities, ...]] = ()
+    """What it can release a picked record through, the default first."""
     makes_synopsis: ClassVar[bool] = False
     """Whether it makes private cells that may be published as well."""
     preference: ClassVar[int] = 0
@@ -157,6 +176,11 @@ class Mechanism(ABC):
     @abstractmethod
     def for_terms(cls, terms: Terms) -> Mechanism:
         """Return the mechanism with the least noise that the terms allow."""
+
+    @classmethod
+    def of_proof(cls, proof: Proof) -> type[Mechanism]:  # noqa: ARG003
+        """Return the form of the mechanism that goes by a proof of that code."""
+        return cls
 
     @property
     @abstractmethod

@@ -18,7 +18,7 @@ from dpkv.errors import ParameterError, UsageError
 if TYPE_CHECKING:
     from dpkv.accounting import Neighbours
     from dpkv.grid import Grid
-    from dpkv.mechanisms.mechanism import Mechanism, Terms
+    from dpkv.mechanisms.mechanism import Densities, Mechanism, Terms
 
 AUTO = "auto"
 """The name that stands for the mechanism of least predicted error."""
@@ -86,6 +86,7 @@ def check_request(
     neighbours: Neighbours,
     iterations: int | None = None,
     delta: Decimal = Decimal(0),
+    density: Densities | None = None,
 ) -> None:
     """Refuse what no mechanism of that name can do, before any data are read."""
     from dpkv.validation import one_of  # noqa: PLC0415 (heavy)
@@ -95,6 +96,11 @@ def check_request(
     if iterations is not None and (kind is None or not kind.takes_iterations):
         able = " or ".join(repr(own) for own, one in MECHANISMS.items() if one.takes_iterations)
         raise ParameterError("iterations", f"left out unless mechanism is {able}", iterations)
+    if density is not None:
+        one_of("density", density, ("laplace", "window"))
+    if density is not None and (kind is None or density not in kind.densities):
+        able = " or ".join(repr(own) for own, one in MECHANISMS.items() if one.densities)
+        raise ParameterError("density", f"left out unless mechanism is {able}", density)
     if kind is None:
         return
     if delta > 0 and not kind.uses_delta:
@@ -114,7 +120,7 @@ def check_request(
 
 def for_terms(name: str, terms: Terms) -> Mechanism:
     """Return the mechanism of that name with the least noise that the terms allow."""
-    check_request(name, terms.neighbours, terms.iterations, terms.delta)
+    check_request(name, terms.neighbours, terms.iterations, terms.delta, terms.density)
     return MECHANISMS[name].for_terms(terms)
 
 
@@ -167,7 +173,7 @@ def find_kind(name: str, proof: str) -> type[Mechanism]:
     """Return the mechanism that a record names, and whose proof is of that code."""
     from dpkv.mechanisms.mechanism import NO_PROOF  # noqa: PLC0415 (heavy)
 
-    return _imported(_UNPROVED) if proof == NO_PROOF else MECHANISMS[name]
+    return _imported(_UNPROVED) if proof == NO_PROOF else MECHANISMS[name].of_proof(proof)
 
 
 def describe(mechanism: Mechanism) -> dict[str, Any]:

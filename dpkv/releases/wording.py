@@ -158,6 +158,7 @@ PARTS = {
     # how noise is distributed
     "discrete-laplace": "discrete Laplace noise",
     "discrete-gaussian": "discrete Gaussian noise",
+    "window": "a window around the record, or anywhere",
 }
 """The parts of the mechanisms that come with dpkv."""
 

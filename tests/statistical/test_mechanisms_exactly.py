@@ -282,8 +282,8 @@ class Far(NoisyPick):
             weights = ((points[:, None] - np.array(self.seen)) ** 2).sum(axis=2).min(axis=1)
         running = np.cumsum(weights)
         row = int(np.searchsorted(running, entropy.below(int(running[-1])), side="right"))
-        noisy = entropy.add_laplace(points[row], self.noise.scale)
-        clipped = self.noise.grid.clip(noisy[np.newaxis])[0]
+        noisy = self.terms.density.draw(points[row], entropy)
+        clipped = self.terms.grid.clip(noisy[np.newaxis])[0]
         self.seen.append(points[row] if self.remembers_picks else clipped)
         return noisy
 
@@ -297,7 +297,7 @@ class Plain(Laplace):
         seen: list[np.ndarray] = []
         drawn = np.empty((0, self.grid.n_features), np.int64)
         for _ in range(self.n_clusters):
-            question = Far(self.pick_noise, self.grid.clip(drawn), seen, self.remembers_picks)
+            question = Far(self.pick_terms, self.grid.clip(drawn), seen, self.remembers_picks)
             drawn = np.vstack([drawn, ask(question)])
         return Outcome(drawn)
 

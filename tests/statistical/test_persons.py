@@ -144,9 +144,9 @@ def log_likelihoods(
     found = {}
     nowhere = np.empty((0, 1), np.int64)
     for first in range(4):
-        opening = NoisyPick(mechanism.pick_noise, nowhere)
+        opening = NoisyPick(mechanism.pick_terms, nowhere)
         start = opening.log_probability(records, np.asarray([first]))
-        later = NoisyPick(mechanism.pick_noise, np.asarray([[first]]))
+        later = NoisyPick(mechanism.pick_terms, np.asarray([[first]]))
         for second in range(4):
             end = later.log_probability(records, np.asarray([second]))
             found[first, second] = start + end

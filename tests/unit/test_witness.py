@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from support.run import in_process
 
-from dpkv.audits.intervals import PRECISION, Interval, Powers, log_probability_bounds
+from dpkv.audits.intervals import PRECISION, Interval, LaplaceLevels, Powers, log_probability_bounds
 from dpkv.audits.losses import log_ratio_of_tables
 from dpkv.audits.witness import (
     Witness,
@@ -103,7 +103,7 @@ def test_bounds_enclose_the_logarithm_narrowly(name, scale, smoothing):
     with mpmath.workdps(DIGITS):
         expected = log_probability(points, counts, output, centers, smoothing, scale)
         found = log_probability_bounds(
-            points, counts, output, centers, smoothing=smoothing, scale=scale
+            points, counts, output, centers, smoothing=smoothing, levels=LaplaceLevels(scale)
         )
         encloses(found, expected)
 
@@ -115,7 +115,9 @@ def test_the_order_of_points_and_splitting_counts_change_nothing():
     for table in (split, (points[::-1], counts[::-1])):
         with mpmath.workdps(DIGITS):
             expected = log_probability(points, counts, output, centers, 3, 900.0)
-            found = log_probability_bounds(*table, output, centers, smoothing=3, scale=900.0)
+            found = log_probability_bounds(
+                *table, output, centers, smoothing=3, levels=LaplaceLevels(900.0)
+            )
             encloses(found, expected)
 
 
@@ -127,7 +129,9 @@ def test_bounds_where_the_nearest_record_has_no_weight(eps_tilde):
     scale = TOP / eps_tilde
     with mpmath.workdps(6 * DIGITS):
         expected = log_probability(points, counts, output, output, 0, scale)
-        found = log_probability_bounds(points, counts, output, output, smoothing=0, scale=scale)
+        found = log_probability_bounds(
+            points, counts, output, output, smoothing=0, levels=LaplaceLevels(scale)
+        )
         encloses(found, expected)
 
 
@@ -136,7 +140,9 @@ def test_bounds_at_hardly_any_noise(scale):
     points, counts, output = [(0,), (TOP,)], [2, 1], [(0,), (TOP,)]
     with mpmath.workdps(DIGITS):
         expected = log_probability(points, counts, output, output, 5, scale)
-        found = log_probability_bounds(points, counts, output, output, smoothing=5, scale=scale)
+        found = log_probability_bounds(
+            points, counts, output, output, smoothing=5, levels=LaplaceLevels(scale)
+        )
         encloses(found, expected)
 
 

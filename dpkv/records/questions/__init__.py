@@ -21,8 +21,9 @@ from dpkv.records.questions.clusters import (
     cluster_sums_step,
 )
 from dpkv.records.questions.count import RecordCount, count_step, is_total_private
+from dpkv.records.questions.density import Density, LaplaceDensity, WindowDensity
 from dpkv.records.questions.extremes import N_MAGNITUDES, MagnitudeHistograms, magnitude_edges
-from dpkv.records.questions.pick import NoisyPick, PickNoise, PickProof
+from dpkv.records.questions.pick import NoisyPick, PickProof, PickTerms
 from dpkv.records.questions.projection import PublicMap, public_map
 from dpkv.records.questions.question import Ask, NoisySums, Question
 from dpkv.records.questions.residuals import (
@@ -46,18 +47,21 @@ __all__ = [
     "ClusterCounts",
     "ClusterSums",
     "Clusters",
+    "Density",
+    "LaplaceDensity",
     "MagnitudeHistograms",
     "NoisyPick",
     "NoisySums",
     "NormHistograms",
-    "PickNoise",
     "PickProof",
+    "PickTerms",
     "PublicMap",
     "Question",
     "RecordCount",
     "ResidualSums",
     "Tree",
     "TreeTest",
+    "WindowDensity",
     "block_centers_step",
     "calibrate_test",
     "cells_step",

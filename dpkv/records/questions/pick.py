@@ -1,16 +1,16 @@
-"""One record, please: picked by its distance to the centers so far, released through noise.
+"""One record, please: picked by its distance to the centers so far, released through a density.
 
 This is a round of Algorithm 0 on the grid, with integers throughout. Round 1 picks by weight alone.
 Later rounds pick record a with probability proportional to its weight times D_t(a) + S; where that
-is zero for all, or S is None, by weight alone. The record is released through discrete
-product-Laplace noise of scale b. On the grid P(x | a) / P(x | a') = exp((|x - a'|_1 - |x - a|_1) /
-b), so the noise has ratio rho = exp(diam1 / b), exactly.
+is zero for all, or S is None, by weight alone. The record is released through a density p_a
+(``density.py``) whose ratio rho bounds p_a(x) / p_a'(x), exactly.
 
-Proof "theorem-a" (``calibration/amplified.py``). S is the theorem's gamma diam2^2. A round costs
+Proof "theorem-a" (``accounting/theorem_a.py``). S is the theorem's gamma diam2^2. A round costs
 what the theorem says of it: log(1 + (rho - 1) / m) for the first and log(1 + w (rho - 1)) for every
-later one. For replace-one neighbours, with m public. A record is a row, or a
-person whose rows share one weight. What is picked with probability v is then any of these rows,
-released with a mixture of their densities, and Theorem A holds as it stands (``docs/persons.md``).
+later one. For replace-one neighbours, with m public. The theorem asks nothing of the density but
+rho. A record is a row, or a person whose rows share one weight. What is picked with probability v
+is then any of these rows, released with a mixture of their densities, and Theorem A holds as it
+stands (``docs/persons.md``).
 
 Proof "local". Given the centers so far, the distribution of the next one is a mixture of p_a over
 the records a, however they are picked. All p_a are within a factor rho of each other at every x, so
@@ -32,13 +32,13 @@ from typing import Literal
 
 import numpy as np
 
-from dpkv.accounting import ROW, Neighbours, Step, Unit, laplace_step
-from dpkv.accounting.theorem_a import round_costs
+from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.errors import UsageError
 from dpkv.grid import Grid
 from dpkv.noise import Entropy
 from dpkv.records.block import Block
-from dpkv.records.questions.question import Question, Records, log_laplace, log_tanh_half
+from dpkv.records.questions.density import Density
+from dpkv.records.questions.question import Question, Records
 from dpkv.seeding.exact import ExactDistances
 from dpkv.types import Float64s, Integers
 
@@ -46,12 +46,11 @@ PickProof = Literal["theorem-a", "local", "none"]
 
 
 @dataclass(frozen=True)
-class PickNoise:
+class PickTerms:
     """What all rounds of a mechanism have in common."""
 
-    grid: Grid
-    scale: float
-    """b, in grid steps."""
+    density: Density
+    """What a picked record is released through."""
     smoothing: int | None
     """S, in squared grid steps; None picks by weight alone in every round."""
     proof: PickProof
@@ -59,9 +58,9 @@ class PickNoise:
     """m, which Theorem A takes as public."""
 
     @property
-    def log_ratio(self) -> Fraction:
-        """log rho = diam1 / b: what one noisy center may cost on its own (the paper's eps~)."""
-        return Fraction(self.grid.diam1) / Fraction(self.scale or 1.0)
+    def grid(self) -> Grid:
+        """The public grid."""
+        return self.density.grid
 
     @property
     def gamma(self) -> float | Fraction:
@@ -76,16 +75,16 @@ class PickNoise:
 
 
 @lru_cache(maxsize=256)
-def _price(noise: PickNoise, neighbours: Neighbours, unit: Unit, first: bool) -> Step:
-    if noise.proof == "none":
+def _price(terms: PickTerms, neighbours: Neighbours, unit: Unit, first: bool) -> Step:
+    if terms.proof == "none":
         return Step("unproved-center", None)
-    if noise.proof == "local":
-        return laplace_step("noisy-center", noise.grid.diam1, noise.scale)
-    if neighbours is not Neighbours.REPLACE_ONE or noise.n_records is None:
+    if terms.proof == "local":
+        return terms.density.local_step("noisy-center")
+    if neighbours is not Neighbours.REPLACE_ONE or terms.n_records is None:
         raise UsageError("Theorem A is for replace-one neighbours and a public number of records.")
     if not unit.even:
         raise UsageError("Theorem A is for units of privacy that all weigh the same.")
-    opening, later = round_costs(noise.log_ratio, noise.n_records, noise.gamma)
+    opening, later = terms.density.round_costs(terms.n_records, terms.gamma)
     if first:
         return Step("uniform-pick", opening)
     return Step("smoothed-pick", later)
@@ -93,32 +92,32 @@ def _price(noise: PickNoise, neighbours: Neighbours, unit: Unit, first: bool) ->
 
 @dataclass(frozen=True, eq=False)
 class NoisyPick(Question):
-    """One record, picked by distance to ``centers``, through noise."""
+    """One record, picked by distance to ``centers``, through a density."""
 
-    noise: PickNoise
+    terms: PickTerms
     centers: Integers
     """Those released so far, moved into the domain."""
 
     def step(self, neighbours: Neighbours, unit: Unit = ROW) -> Step:
         """Return what Theorem A, or the local argument, makes this round cost."""
-        return self.noise.step(neighbours, unit, first=not len(self.centers))
+        return self.terms.step(neighbours, unit, first=not len(self.centers))
 
     def answer(self, records: Records, entropy: Entropy) -> Integers:
-        """Return the noisy record."""
+        """Return a record as its density releases it."""
         smoothing, totals = self._weighed(records)
         if sum(totals) == 0:
-            return entropy.add_laplace(self.noise.grid.middle, self.noise.scale)
+            return self.terms.density.draw(self.terms.grid.middle, entropy)
         target = entropy.below(sum(totals))
         number = 0
         while target >= totals[number]:
             target -= totals[number]
             number += 1
         point = records.gather_one(number, partial(_found, self, target, smoothing))
-        return entropy.add_laplace(point, self.noise.scale)
+        return self.terms.density.draw(point, entropy)
 
     def _weighed(self, records: Records) -> tuple[int | None, list[int]]:
         """Return the smoothing that is picked with, and what every block weighs with it."""
-        smoothing = self.noise.smoothing if len(self.centers) else None
+        smoothing = self.terms.smoothing if len(self.centers) else None
         totals = records.gather(partial(_total, self, smoothing))
         if smoothing is not None and sum(totals) == 0:
             return None, records.gather(partial(_total, self, None))
@@ -128,7 +127,8 @@ class NoisyPick(Question):
         """Return log of sum_a W(a) P(answer | a) / sum_a W(a)."""
         smoothing, totals = self._weighed(records)
         if sum(totals) == 0:
-            return log_laplace(np.abs(answer - self.noise.grid.middle), self.noise.scale)
+            middle = self.terms.grid.middle[np.newaxis]
+            return float(self.terms.density.log_likelihoods(middle, answer)[0])
         parts = records.gather(partial(_log_mass, self, answer, smoothing))
         peak = max(parts)
         if peak == -math.inf:
@@ -139,7 +139,7 @@ class NoisyPick(Question):
 
 def _distances(question: NoisyPick, block: Block) -> ExactDistances:
     """Return the distances to the centers, going on from those of an earlier round."""
-    grid, wanted = question.noise.grid, question.centers
+    grid, wanted = question.terms.grid, question.centers
     known, distances = block.recall(
         "distances",
         grid.diam2_squared,
@@ -173,14 +173,10 @@ def _log_mass(question: NoisyPick, answer: Integers, smoothing: int | None, bloc
     if smoothing is not None:
         nearest = _distances(question, block).nearest
         weights = weights * (nearest.astype(np.float64) + float(smoothing))
-    gaps = np.abs(block.points.astype(np.int64) - answer).sum(axis=1, dtype=np.float64)
-    scale = question.noise.scale
-    some = weights > 0 if scale > 0.0 else (weights > 0) & (gaps == 0)
+    logs: Float64s = question.terms.density.log_likelihoods(block.points, answer)
+    some = (weights > 0) & (logs > -np.inf)
     if not some.any():
         return -math.inf
-    if scale == 0.0:
-        return math.log(math.fsum(weights[some]))
-    logs: Float64s = np.log(weights[some]) - gaps[some] / scale
+    logs = np.log(weights[some]) + logs[some]
     peak = float(logs.max())
-    sizes = math.log(math.fsum(np.exp(logs - peak)))
-    return peak + sizes + len(answer) * log_tanh_half(1.0 / scale)
+    return peak + math.log(math.fsum(np.exp(logs - peak)))
