@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 
 from dpkv.grid import Grid, L1BallGrid
+from dpkv.simplices import ProductGrid
 from dpkv.types import Int64s
 
 _MOST_CORNERS = 6  # columns; beyond it only some of the 2^d corners are tried
@@ -22,6 +23,9 @@ def domain_corners(grid: Grid) -> Int64s:
         cube = np.asarray(list(product((0.0, 1.0), repeat=d)))
     else:
         cube = np.concatenate([np.zeros((1, d)), np.ones((1, d)), np.eye(d), 1.0 - np.eye(d)])
+    if isinstance(grid, ProductGrid):
+        ends = np.stack(grid.box)
+        return np.unique(grid.corners(np.concatenate([ends, grid.spread(cube)])), axis=0)
     return grid.spread(cube)
 
 

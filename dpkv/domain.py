@@ -112,9 +112,11 @@ class Domain(ABC):
     @staticmethod
     def from_dict(fields: Mapping[str, Any]) -> Domain:
         """Rebuild a domain from ``to_dict``."""
-        kinds: dict[str, type[Box] | type[L1Ball]] = {"box": Box, "l1-ball": L1Ball}
+        from dpkv.simplices import Product  # noqa: PLC0415 (it builds on this module)
+
+        kinds = {"box": Box, "l1-ball": L1Ball, "product": Product}
         try:
-            return kinds[fields["kind"]]._from_fields(fields)
+            return kinds[fields["kind"]]._from_fields(fields)  # type: ignore[attr-defined,no-any-return]
         except KeyError as missing:
             field = shown(missing.args[0])
             raise DomainError(f"domain record lacks or mistakes the field {field}.") from None

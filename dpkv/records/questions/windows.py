@@ -28,6 +28,7 @@ import numpy as np
 
 from dpkv.grid import BoxGrid, Grid, L1BallGrid
 from dpkv.noise import Entropy
+from dpkv.simplices import ProductGrid
 from dpkv.types import Bools, Integers
 
 
@@ -143,7 +144,7 @@ class BallWindows(Windows):
 
 def windows_of(grid: Grid, reach: int) -> Windows:
     """Return the windows that reach so many steps from their middles."""
-    if isinstance(grid, BoxGrid):
+    if isinstance(grid, (BoxGrid, ProductGrid)):  # a simplex lies in the box of its corners
         return BoxWindows(grid.tops, reach)
     return BallWindows(cast(L1BallGrid, grid), reach)
 
