@@ -10,7 +10,7 @@ in L1 and 2 s^2 in squared L2. Columns add up, so that rows are apart by at most
 
     diam1 = sum_j t_j + sum_g 2 s_g         diam2^2 = sum_j t_j^2 + sum_g 2 s_g^2,
 
-less than the box around them has, where c categories would count for c s and c s^2. Norms are convex,
+less than the box around them has, where c categories count for c s and c s^2. Norms are convex,
 so both hold for the hull as well, and so does the largest L1 distance from a fixed point of it,
 ``radius1``, which corners reach.
 
