@@ -102,3 +102,14 @@ def describe_faults(n_features: int | None, neighbours: Neighbours) -> str:
         "inertia are left in the model; its floating-point Laplace noise tells neighbours apart; "
         "sums get the width of a column as sensitivity, too little where 0 is outside the bounds"
     )
+
+
+def noisy_sum(values: Float64s, bounds: tuple[float, float], eps: float, seed: int) -> float:
+    """Return its noisy sum of values within bounds; 0 values add up to 0, with noise as well."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from diffprivlib.mechanisms import Laplace  # noqa: PLC0415
+
+        largest = max(abs(bounds[0]), abs(bounds[1]))
+        noise = Laplace(epsilon=eps, sensitivity=largest, random_state=seed % 2**32)
+        return float(noise.randomise(float(np.clip(values, *bounds).sum())))
