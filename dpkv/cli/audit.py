@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpkv import foreign
-from dpkv.cli import options, output
+from dpkv.cli import audit_command, options, output
 from dpkv.cli.kept_calibrations import newest_calibration
 from dpkv.cli.planning import plan_release
 from dpkv.cli.progress import ProgressBar
@@ -83,15 +83,40 @@ def audit(
     scale: options.Scale = True,
     missing: options.MissingRule = "refuse",
     memory_limit: options.MemoryLimit = 512,
+    command: audit_command.Command = None,
+    claim: audit_command.ClaimText = None,
+    schema: audit_command.Schema = None,
+    budget: audit_command.BudgetText = None,
+    alpha: audit_command.Alpha = None,
+    min_rows: audit_command.MinRows = None,
+    jobs: audit_command.Jobs = None,
+    state: audit_command.State = None,
+    junit: audit_command.Junit = None,
+    pair: audit_command.PairFile = None,
+    with_time: audit_command.WithTime = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Audit a release, or what a table would be released with, and write a report.
 
     Exact privacy loss with witnesses, sampled lower bounds, conformance of the sampler, and the
-    comparison with Forgy-DP, GUPT, DPLloyd and diffprivlib. Exit code 3 where a claim is violated.
+    comparison with Forgy-DP, GUPT, DPLloyd and diffprivlib. With --command, audit any mechanism of
+    anybody's, by running it. Exit code 3 where a claim is violated.
 
     Example:  dpkv audit patients.csv --eps 1 --k 2..5 --bounds=-10,10 --out audit
+
+    Example:  dpkv audit --command 'python mine.py {input} {output} {seed}' --schema s.json
+    --claim eps=1,neighbours=add-remove
     """
+    black_box = audit_command.CommandAudit(
+        command, claim, schema, budget, alpha, min_rows, jobs, state, junit, pair, with_time,
+        seed, out, as_json,
+    )  # fmt: skip
+    if black_box.says_anything or command is not None:
+        others = (subject, eps, k, data, compare_eps, plant, gamma, bounds, columns, header)
+        if command is not None and any(value is not None for value in others):
+            raise UsageError("--command goes with --claim, --schema and their kind, not a table.")
+        audit_command.audit_command(black_box)
+        return
     from dpkv.audits.run import Job, run_audit
     from dpkv.releases.settling import settle
     from dpkv.validation import exact_eps, whole_number

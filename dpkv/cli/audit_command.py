@@ -6,9 +6,11 @@ import json
 import os
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from dpkv import foreign
 from dpkv.cli import output
@@ -19,41 +21,96 @@ if TYPE_CHECKING:
     from dpkv.audits.blackbox import BlackBoxAudit, Claim, TableDomain
     from dpkv.audits.blackbox.tables import Pair
 
+_PANEL = "Anybody's mechanism"
+_DEFAULT_BUDGET = "10m"
+
+
+def _option(*names: str, help: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_PANEL, show_default=False)
+
+
+Command = Annotated[
+    str | None,
+    _option(
+        help="Audit a command instead, by files: {input} is a table as CSV, {output} where the "
+        "result goes (or it is printed), {seed} a number for its randomness. With {runs}, one call "
+        "writes so many results, one a line."
+    ),
+]
+ClaimText = Annotated[
+    str | None, _option(help="What it claims: eps=1,delta=1e-6,neighbours=add-remove, or mu=1,...")
+]
+Schema = Annotated[
+    Path | None, _option(help="Its columns: a Frictionless Table Schema with bounds or levels.")
+]
+BudgetText = Annotated[
+    str | None, _option(help="How much is tried: minutes (10m, the default) or runs (50000).")
+]
+Alpha = Annotated[
+    float | None,
+    _option(help="Probability, at most, of accusing a correct mechanism. Default: 1e-6."),
+]
+MinRows = Annotated[int | None, _option(help="Rows that every table has at least. Default: 0.")]
+Jobs = Annotated[int | None, _option(help="Runs beside each other. Default: one per core.")]
+State = Annotated[
+    Path | None, _option(help="A file that keeps what was seen, so that an audit can go on.")
+]
+Junit = Annotated[Path | None, _option(help="Also write the verdict as JUnit XML.")]
+PairFile = Annotated[
+    Path | None, _option("--pair", help="Try the tables of this audit.json alone.")
+]
+WithTime = Annotated[bool, _option("--with-time", help="Also use how long a run takes.")]
+
 
 @dataclass(frozen=True)
 class CommandAudit:
     """The options of an audit of a command."""
 
-    command: str
+    command: str | None
     claim: str | None
     schema: Path | None
-    budget: str
-    alpha: float
-    min_rows: int
-    jobs: int
+    budget: str | None
+    alpha: float | None
+    min_rows: int | None
+    jobs: int | None
     state: Path | None
     junit: Path | None
     pair: Path | None
     with_time: bool
-    seed: int
-    out: Path
-    as_json: bool
+    seed: int = 0
+    out: Path = Path("audit")
+    as_json: bool = False
+
+    @property
+    def says_anything(self) -> bool:
+        """Whether an option of these was given."""
+        own = [getattr(self, field.name) for field in fields(self)[1:-3]]
+        return self.with_time or any(value is not None for value in own if value is not False)
 
 
 def audit_command(wanted: CommandAudit) -> None:
     """Audit a command, write the report, and say what was found; exit code 3 is a violation."""
-    from dpkv.audits.blackbox import Budget, Claim, CommandRunner, audit_runner, domain_of
+    from dpkv.audits.blackbox import (
+        DEFAULT_ALPHA,
+        Budget,
+        Claim,
+        CommandRunner,
+        audit_runner,
+        domain_of,
+    )
     from dpkv.validation import whole_number
 
+    if wanted.command is None:
+        raise UsageError("--claim, --schema and what goes with them need --command.")
     if wanted.claim is None or wanted.schema is None:
         raise UsageError(
             "--command needs --claim, such as eps=1,neighbours=add-remove, and --schema, the "
             "columns of the table with their bounds."
         )
-    claim, budget = Claim.parse(wanted.claim), Budget.parse(wanted.budget)
-    rows = whole_number("--min-rows", wanted.min_rows, at_least=0)
+    claim, budget = Claim.parse(wanted.claim), Budget.parse(wanted.budget or _DEFAULT_BUDGET)
+    rows = whole_number("--min-rows", wanted.min_rows or 0, at_least=0)
     domain = domain_of(wanted.schema, min_rows=rows)
-    jobs = whole_number("--jobs", wanted.jobs, at_least=0) or os.cpu_count() or 1
+    jobs = whole_number("--jobs", wanted.jobs or 0, at_least=0) or os.cpu_count() or 1
     runner = CommandRunner(wanted.command, domain, wanted.seed, jobs)
     pair = None if wanted.pair is None else _pair_of(wanted.pair, domain, claim)
     target = output.check_new_folder(wanted.out)
@@ -64,7 +121,7 @@ def audit_command(wanted: CommandAudit) -> None:
             claim,
             domain,
             budget=budget,
-            alpha=wanted.alpha,
+            alpha=DEFAULT_ALPHA if wanted.alpha is None else wanted.alpha,
             seed=wanted.seed,
             state=wanted.state,
             with_time=wanted.with_time,

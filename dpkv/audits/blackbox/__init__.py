@@ -34,6 +34,7 @@ from dpkv.types import StageProgress
 from dpkv.validation import whole_number
 
 __all__ = [
+    "DEFAULT_ALPHA",
     "BlackBoxAudit",
     "Budget",
     "CallableRunner",

@@ -60,6 +60,16 @@ def most_shown(claim: Claim, p_hits: np.ndarray, q_hits: np.ndarray, runs: tuple
     return claim.shown_by(low, high)
 
 
+def promise(p_hits: np.ndarray, q_hits: np.ndarray, runs: tuple[int, int]) -> Float64s:
+    """Return what few runs promise: the log-ratio of shares, less its standard error.
+
+    A bound would prefer an event that always happens to one that might show much in more runs.
+    """
+    first, second = (p_hits + 1.0) / (runs[0] + 2.0), (q_hits + 1.0) / (runs[1] + 2.0)
+    errors = np.sqrt((1.0 - first) / (p_hits + 1.0) + (1.0 - second) / (q_hits + 1.0))
+    return np.asarray(np.log(first) - np.log(second) - errors)
+
+
 def largest_shown_by(claim: Claim, runs: int, alpha: float) -> float:
     """Return the most that so many runs a side could show, of whatever mechanism."""
     every, none = np.asarray([runs]), np.asarray([0])

@@ -28,6 +28,8 @@ _WORD = re.compile(r"[^\s\d]{1,64}")
 """A word without figures may be a row of signs, such as TT_T: its letters are seen one by one."""
 _LONGEST_TEXT = 160
 MOST_NUMBERS = 4096
+FAILED = "failed: "
+"""What is seen of a run that ended with an error begins with it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ def observe(value: Any) -> tuple[str, list[float]]:
 def observe_error(error: BaseException) -> tuple[str, list[float]]:
     """Return what is seen of a run that raised."""
     numbers: list[float] = []
-    return _finish(f"{type(error).__name__}: {_take_numbers(str(error), numbers)}", numbers)
+    return _finish(f"{FAILED}{type(error).__name__}: {_take_numbers(str(error), numbers)}", numbers)
 
 
 def observe_text(text: str, prefix: str = "") -> tuple[str, list[float]]:

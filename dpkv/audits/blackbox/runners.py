@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from dpkv.audits.blackbox.observations import (
+    FAILED,
     Sample,
     join,
     observe,
@@ -34,8 +35,6 @@ from dpkv.audits.blackbox.tables import TableDomain
 from dpkv.errors import UsageError
 from dpkv.types import Float64s
 
-_CHUNK_SECONDS = 2.0
-_MOST_CHUNK = 5000
 _MOST_OUTPUT = 1 << 20
 _LARGEST_SEED = 2**31
 DEFAULT_TIMEOUT = 60.0
@@ -56,8 +55,8 @@ class Task:
 class Runner(Protocol):
     """Something that can be run on tables."""
 
-    def run(self, tasks: Sequence[Task], progress: Callable[[int], None]) -> list[Sample]:
-        """Return what is seen of every task's runs; ``progress`` hears of runs that are done."""
+    def run(self, tasks: Sequence[Task], progress: Callable[[int], None]) -> Iterator[Sample]:
+        """Yield what is seen of every task's runs; ``progress`` hears of runs that are done."""
 
     @property
     def how(self) -> str:
@@ -78,30 +77,40 @@ class CallableRunner:
         name = getattr(self.mechanism, "__qualname__", type(self.mechanism).__name__)
         return f"{getattr(self.mechanism, '__module__', '')}.{name}"
 
-    def run(self, tasks: Sequence[Task], progress: Callable[[int], None]) -> list[Sample]:
-        """Return what is seen of every task's runs."""
+    def run(self, tasks: Sequence[Task], progress: Callable[[int], None]) -> Iterator[Sample]:
+        """Yield what is seen of every task's runs."""
         takes = _randomness_of(self.mechanism)
-        if self.jobs == 1:
-            found = []
-            for task in tasks:
-                found.append(_call(self.mechanism, takes, self.seed, task))
-                progress(task.runs)
-            return found
-        return self._run_beside(tasks, takes, progress)
+        if self.jobs != 1:
+            yield from self._run_beside(tasks, takes, progress)
+            return
+        for task in tasks:
+            sample = _call(self.mechanism, takes, self.seed, task)
+            progress(task.runs)
+            yield sample
 
     def _run_beside(
         self, tasks: Sequence[Task], takes: str | None, progress: Callable[[int], None]
-    ) -> list[Sample]:
+    ) -> Iterator[Sample]:
         from joblib import Parallel, delayed  # noqa: PLC0415 (only where it is needed)
 
-        pieces = [(place, part) for place, task in enumerate(tasks) for part in _pieces(task)]
-        calls = [delayed(_call)(self.mechanism, takes, self.seed, part) for _, part in pieces]
-        found: list[list[Sample]] = [[] for _ in tasks]
-        results = Parallel(n_jobs=self.jobs, return_as="generator")(calls)
-        for (place, part), sample in zip(pieces, results, strict=True):
-            found[place].append(sample)
-            progress(part.runs)
-        return [join(samples) for samples in found]
+        pieces = [list(_pieces(task)) for task in tasks]
+        calls = [
+            delayed(_call)(self.mechanism, takes, self.seed, part) for own in pieces for part in own
+        ]
+        results = iter(Parallel(n_jobs=self.jobs, return_as="generator")(calls))
+        yield from _gather(results, [len(own) for own in pieces], progress)
+
+
+def _gather(
+    results: Iterator[Sample], counts: Sequence[int], progress: Callable[[int], None]
+) -> Iterator[Sample]:
+    """Yield the samples of tasks that were run in so many pieces each."""
+    for count in counts:
+        found = []
+        for sample in islice(results, count):
+            found.append(sample)
+            progress(len(sample))
+        yield join(found)
 
 
 def _pieces(task: Task, size: int = 500) -> Iterator[Task]:
@@ -181,28 +190,24 @@ class CommandRunner:
         """Whether one call makes several outputs."""
         return "{runs}" in self.command
 
-    def run(self, tasks: Sequence[Task], progress: Callable[[int], None]) -> list[Sample]:
-        """Return what is seen of every task's runs."""
+    def run(self, tasks: Sequence[Task], progress: Callable[[int], None]) -> Iterator[Sample]:
+        """Yield what is seen of every task's runs."""
         size = 1000 if self.takes_runs else 1
         with tempfile.TemporaryDirectory(prefix="dpkv-audit-") as folder:
             inputs = self._write_inputs(Path(folder), tasks)
-            jobs = [
-                (place, partial(self._start, Path(folder), inputs[place], part))
-                for place, task in enumerate(tasks)
-                for part in _pieces(task, size)
-            ]
-            found: list[list[Sample]] = [[] for _ in tasks]
+            pieces = [list(_pieces(task, size)) for task in tasks]
             with ThreadPoolExecutor(self.jobs or os.cpu_count() or 1) as pool:
-                running = [(place, pool.submit(job)) for place, job in jobs]
+                running = [
+                    pool.submit(self._start, Path(folder), table, part)
+                    for table, own in zip(inputs, pieces, strict=True)
+                    for part in own
+                ]
                 try:
-                    for place, future in running:
-                        sample = future.result()
-                        found[place].append(sample)
-                        progress(len(sample))
+                    results = (future.result() for future in running)
+                    yield from _gather(results, [len(own) for own in pieces], progress)
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
-        return [join(samples) for samples in found]
 
     def _write_inputs(self, folder: Path, tasks: Sequence[Task]) -> list[Path]:
         paths = []
@@ -232,11 +237,14 @@ class CommandRunner:
     ) -> list[Seen]:
         try:
             done = subprocess.run(
-                words, capture_output=True, timeout=self.timeout, check=False, cwd=output.parent,
+                words,
+                capture_output=True,
+                timeout=self.timeout,
+                check=False,
                 stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
-            return [observe_text("", f"stopped after {self.timeout:g} seconds")] * task.runs
+            return [observe_text("", f"{FAILED}stopped after {self.timeout:g} seconds")] * task.runs
         except OSError as error:
             raise UsageError(f"--command cannot be run: {error.strerror}.") from None
         if done.returncode != 0:
@@ -244,7 +252,7 @@ class CommandRunner:
             for path in paths:
                 said = said.replace(path, "(file)")
             last = said.splitlines()[-1] if said else ""
-            return [observe_text(last, f"exit code {done.returncode}: ")] * task.runs
+            return [observe_text(last, f"{FAILED}exit code {done.returncode}: ")] * task.runs
         text = _result_of(output, done.stdout)
         if not self.takes_runs:
             return [observe_text(text)]

@@ -19,15 +19,21 @@ from itertools import islice
 
 import numpy as np
 
-from dpkv.audits.blackbox.bounds import Event, clopper_pearson, largest_shown_by, most_shown
+from dpkv.audits.blackbox.bounds import (
+    Event,
+    clopper_pearson,
+    largest_shown_by,
+    most_shown,
+    promise,
+)
 from dpkv.audits.blackbox.claim import Claim
 from dpkv.audits.blackbox.journal import Journal
-from dpkv.audits.blackbox.observations import Sample, join
+from dpkv.audits.blackbox.observations import FAILED, Sample, join
 from dpkv.audits.blackbox.pairs import Pairs
 from dpkv.audits.blackbox.runners import Runner, Task
 from dpkv.audits.blackbox.scorers import Scorer, candidate_thresholds, hits, learn
 from dpkv.audits.blackbox.tables import Pair, TableDomain
-from dpkv.errors import ParameterError
+from dpkv.errors import ParameterError, UsageError
 from dpkv.types import Float64s, StageProgress
 
 _GROWTH = 4
@@ -35,6 +41,10 @@ _MOST_PAIRS, _FEWEST_PAIRS = 48, 4
 _FEWEST_RUNS, _SCREENING_RUNS = 8, 40
 _LARGEST_OPENING, _SMALLEST_OPENING = 24_000, 240
 _OPENING_SHARE = 0.12
+_FEW = 1500
+"""Fewer runs than these are one round."""
+_FOR_TWO_PAIRS = 4000
+"""Held-out runs from which two pairs of tables are judged rather than one."""
 _FINALISTS = 3
 _THRESHOLDS, _CERTIFIED = 24, 6
 _CHOOSING_ALPHA = 1e-3  # so that luck among very many events is not preferred
@@ -147,16 +157,15 @@ class Search:
         return [e for done in self.rounds for e in done.events if e.breaks(self.claim)]
 
     def _opening_size(self, began: float) -> int:
-        size = _LARGEST_OPENING
-        if self.budget.runs is not None:
-            size = min(size, max(_SMALLEST_OPENING, int(_OPENING_SHARE * self.budget.runs)))
-            size = min(size, self.budget.runs)
+        """Return the runs of the first round: all, where there are few."""
+        total = float("inf") if self.budget.runs is None else self.budget.runs
         if self.budget.seconds is not None:
             self._explore([self._next_pair()], _PILOT, "pilot")
             each = (time.monotonic() - began) / (2 * _PILOT)
-            size = min(size, int(_OPENING_SHARE * self.budget.seconds / each))
-            size = max(size, _SMALLEST_OPENING)
-        return size
+            total = max(_SMALLEST_OPENING, min(total, self.budget.seconds / each))
+        if total < _FEW:
+            return int(total)
+        return int(min(_LARGEST_OPENING, max(_SMALLEST_OPENING, _OPENING_SHARE * total)))
 
     def _next_size(self, size: int, began: float) -> int:
         """Return the runs of the next round: all that is left, where that is not much more."""
@@ -176,8 +185,8 @@ class Search:
         before = self.runs
         self._round_total, self._round_done = size, 0
         candidates = self._search_round(number, size // 2)
-        chosen = _finalists(candidates)
         left = max(2 * _FEWEST_RUNS, size - (self.runs - before))
+        chosen = _finalists(candidates, 2 if left >= _FOR_TWO_PAIRS else 1)
         runs = left // (2 * len({candidate.pair.key for candidate in chosen}))
         events = self._certify(chosen, runs, alpha, f"round {number}")
         each = alpha / (2 * max(1, len(events)))
@@ -237,7 +246,9 @@ class Search:
     def _explore(self, pairs: Sequence[Pair], runs: int, stage: str) -> None:
         for pair in pairs:
             self.tried.setdefault(pair.key, pair)
-        for pair, side, sample in self._run(pairs, runs, stage):
+        found = self._run(pairs, runs, stage)
+        _refuse_failures([sample for _, _, sample in found])
+        for pair, side, sample in found:
             self._seen.setdefault((pair.key, side), []).append(sample)
 
     def _run(self, pairs: Sequence[Pair], runs: int, stage: str) -> list[tuple[Pair, int, Sample]]:
@@ -255,7 +266,7 @@ class Search:
                     self._hear(runs)
                 found.append((pair, side, known))
                 self.runs += runs
-        samples = self.runner.run(tasks, self._hear) if tasks else []
+        samples = self.runner.run(tasks, self._hear) if tasks else iter(())
         for (place, name), sample in zip(missing, samples, strict=True):
             self.journal.keep(name, sample)
             found[place] = (*found[place][:2], sample)
@@ -279,18 +290,29 @@ class Search:
             for swapped, (one, other) in enumerate(((0, 1), (1, 0))):
                 scorers = learn(learned[one], learned[other], with_time=self.with_time, hard=hard)
                 found += [
-                    self._candidate(pair, bool(swapped), scorer, rest[one], rest[other])
+                    self._candidate(pair, bool(swapped), scorer, rest[one], rest[other], final=hard)
                     for scorer in scorers
                 ]
         return sorted(found, key=lambda candidate: -candidate.shown)
 
     def _candidate(
-        self, pair: Pair, swapped: bool, scorer: Scorer, first: Sample, second: Sample
+        self,
+        pair: Pair,
+        swapped: bool,
+        scorer: Scorer,
+        first: Sample,
+        second: Sample,
+        *,
+        final: bool,
     ) -> Candidate:
         here, there = scorer.score(first), scorer.score(second)
         thresholds = candidate_thresholds(here, _THRESHOLDS)
         counts = hits(here, thresholds), hits(there, thresholds)
-        shown = most_shown(self.claim, *counts, (len(here), len(there)), _CHOOSING_ALPHA)
+        runs = len(here), len(there)
+        if final:
+            shown = most_shown(self.claim, *counts, runs, _CHOOSING_ALPHA)
+        else:
+            shown = promise(*counts, runs)
         best = int(np.argmax(shown))
         spread = np.linspace(0, len(thresholds) - 1, _CERTIFIED - 1).astype(np.int64)
         order = [best, *(place for place in dict.fromkeys(spread.tolist()) if place != best)]
@@ -330,6 +352,16 @@ class Search:
         return events
 
 
+def _refuse_failures(samples: Sequence[Sample]) -> None:
+    """Refuse a mechanism that never works: it is not the mechanism that is meant."""
+    kinds = {str(kind) for sample in samples for kind in sample.kinds}
+    if kinds and all(kind.startswith(FAILED) for kind in kinds):
+        raise UsageError(
+            f"every run of the mechanism {min(kinds)!r}: see that it works by itself, on a table "
+            "of these columns."
+        )
+
+
 def _is_pair(pair: Pair) -> bool:
     return not np.array_equal(pair.first, pair.second, equal_nan=True)
 
@@ -342,14 +374,14 @@ def _by_best(candidates: Sequence[Candidate]) -> list[Pair]:
     return _distinct([candidate.pair for candidate in candidates])
 
 
-def _finalists(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the best, of different scorers or different pairs, and of two pairs at most."""
+def _finalists(candidates: Sequence[Candidate], most_pairs: int) -> list[Candidate]:
+    """Return the best, of different scorers or different pairs, and of few pairs."""
     chosen: list[Candidate] = []
     for candidate in candidates:
         kind = candidate.pair.key, type(candidate.scorer), candidate.swapped
         known = {(one.pair.key, type(one.scorer), one.swapped) for one in chosen}
         pairs = {one.pair.key for one in chosen} | {candidate.pair.key}
-        if kind not in known and len(pairs) <= 2:  # noqa: PLR2004
+        if kind not in known and len(pairs) <= most_pairs:
             chosen.append(candidate)
         if len(chosen) == _FINALISTS:
             break
