@@ -14,7 +14,7 @@ from dpkv.audits.blackbox.bounds import Event, curve_of, delta_shown
 from dpkv.audits.blackbox.claim import Claim
 from dpkv.audits.blackbox.search import Search
 from dpkv.audits.blackbox.tables import Pair, TableDomain
-from dpkv.releases.plan import Frozen
+from dpkv.releases.frozen import Frozen
 from dpkv.releases.record import software_versions
 from dpkv.types import Float64s
 
