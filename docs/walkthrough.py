@@ -111,7 +111,7 @@ print(f"we take {chosen}")
 # %%
 command("dpkv ledger set-budget clinic_patients.csv --eps 2")
 command(
-    f"dpkv release --data clinic_patients.csv --eps {EPS:g} --bounds=-10,10 --k {K} "
+    f"dpkv release clinic_patients.csv --eps {EPS:g} --bounds=-10,10 --k {K} "
     f"--mechanism {chosen} --out release"
 )
 centers = np.loadtxt("release/centers.csv", delimiter=",", skiprows=1)
@@ -148,8 +148,8 @@ print(
 # Quote it as it is, with its neighbours: an eps without its neighbouring relation says nothing.
 
 # %%
-record = json.loads(Path("release/release.json").read_text(encoding="utf-8"))
-print(record["guarantee"]["statement"])
+record = dpkv.ReleaseRecord.model_validate_json(Path("release/release.json").read_bytes())
+print(record.summary)
 command("dpkv ledger show")
 print("columns published:", ", ".join(COLUMNS))
 

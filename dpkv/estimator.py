@@ -52,10 +52,10 @@ class PrivateKMeans(
     n_clusters : the number of centers.
     epsilon : what a fit may cost.
     bounds : where records may lie, chosen without looking at the data: low, high for all columns,
-        one pair a column, a mapping or a ``dpkv.Domain``; or "private", or "data", which leaks.
+        one pair per column, a mapping or a ``dpkv.Domain``; or "private", or "data", which leaks.
         It has no default that could be right: a fit without it is refused.
-    mechanism : "kvariates", "laplace", "forgy", "gupt", "lloyd" or "synopsis"; or "auto", the one
-        of least predicted error, from public facts alone.
+    mechanism : a name in ``dpkv.mechanisms.MECHANISMS``; or "auto", the one of least predicted
+        error, from public facts alone.
     neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
     gamma : smoothing of the D^2 picks of "kvariates".
     iterations : of "lloyd".

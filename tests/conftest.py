@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support import noisy_mean  # noqa: F401 (registers itself)
 from support.ids import plain_id
 from support.lanes import marker_of, may_start_processes, without_processes
 

@@ -20,11 +20,11 @@ from support.run import Run, dpkv, errors_of, in_process, refusal
 
 from dpkv.errors import LedgerError
 from dpkv.ledger import Ledger
+from dpkv.mechanisms import MECHANISMS
 from dpkv.releases import verify
 from dpkv.releases.kept_releases import parse_record
 from dpkv.releases.verify import failed
 
-MECHANISMS = ("kvariates", "laplace", "forgy", "gupt", "lloyd")
 SECRET = "0.31337"  # stands in every table; nothing printed may show it
 QUICK = ("--method", "randomized", "--n-est", "100")
 BOUNDS = "--bounds=-1,1"

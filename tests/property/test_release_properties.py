@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as arrays
 
 import dpkv
 from dpkv.errors import DpkvError, UsageError
+from dpkv.mechanisms import MECHANISMS
 from dpkv.releases import Plan, ReleaseRecord, verify
 from dpkv.releases.kept_releases import parse_record
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
@@ -26,9 +27,8 @@ from dpkv.releases.verify import failed
 untimed = settings(deadline=None, max_examples=60)
 KINDS = [
     (name, relation)
-    for name in ("kvariates", "laplace", "forgy", "gupt", "lloyd")
-    for relation in ("replace-one", "add-remove")
-    if relation == "replace-one" or name in ("laplace", "forgy", "lloyd")
+    for name, kind in MECHANISMS.items()
+    for relation in (one.value for one in kind.relations)
 ]
 coordinates = st.one_of(
     st.floats(-1e3, 1e3, width=32), st.integers(-5, 5).map(float), st.just(2.0**53)

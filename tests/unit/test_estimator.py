@@ -21,10 +21,10 @@ import dpkv
 from dpkv import PrivateKMeans
 from dpkv.errors import BudgetError, UsageError
 from dpkv.ledger import Entry, Ledger
+from dpkv.mechanisms import MECHANISMS
 from dpkv.releases import verify
 from dpkv.releases.verify import failed
 
-MECHANISMS = ("kvariates", "laplace", "forgy", "gupt", "lloyd")
 BOUNDED: dict[str, Any] = {"n_clusters": 4, "epsilon": 1.0, "bounds": (-1, 1)}
 
 FORBIDDEN_BY_PRIVACY = {

@@ -33,14 +33,13 @@ from dpkv.errors import (
 from dpkv.fingerprints import array_fingerprint
 from dpkv.grid import BoxGrid
 from dpkv.ledger import Entry, Ledger, database
-from dpkv.mechanisms import PrivateBounds
+from dpkv.mechanisms import MECHANISMS, Neighbours, PrivateBounds
 from dpkv.records import Curator
 from dpkv.releases import CONDITIONAL, NOT_RELEASABLE, ReleaseRecord, kept_releases, produce, verify
 from dpkv.releases.files import release_files
 from dpkv.releases.verify import failed
 
-MECHANISMS = ("kvariates", "laplace", "forgy", "gupt", "lloyd")
-ADD_REMOVE = ("laplace", "forgy", "lloyd")
+ADD_REMOVE = [name for name, kind in MECHANISMS.items() if Neighbours.ADD_REMOVE in kind.relations]
 LEVELS = 2**16 - 1
 MIDDLES = np.array([[-0.75, -0.6], [-0.25, 0.6], [0.25, -0.6], [0.75, 0.6]])
 SECRET = 0.3133725  # stands in the records; no message may show it
