@@ -28,7 +28,7 @@ ROOMS = {
     "mechanisms": set[str](),
     "releases": {"inputs.py", "produce.py", "charged_bounds.py"},
     "audits/report": set(),
-    "cli": {"reading.py", "seed_sources.py", "sharding.py"},  # of seeding, which is not private
+    "cli": {"reading.py", "seed_sources.py"},  # of seeding, which is not private
 }
 """The rooms outside, and their modules that prepare a table or run a release."""
 
