@@ -40,6 +40,15 @@ def compiled(function: Kernel) -> Kernel:
     return kernel
 
 
+def compiled_exactly(function: Kernel) -> Kernel:
+    """Compile likewise, with every division of floats rounded as IEEE 754 says."""
+    try:
+        kernel: Kernel = numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:
+        kernel = numba.njit(nogil=True)(function)
+    return kernel
+
+
 N_THREADS = int(numba.get_num_threads())
 _pool: ThreadPoolExecutor | None = None
 
@@ -218,34 +227,87 @@ def propose(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _closest(points, i, centers_by_feature, reach):  # type: ignore[no-untyped-def]
-    """Return the first of the centers nearest to record i; ``reach`` gets all squared distances."""
-    n_centers = centers_by_feature.shape[1]
-    reach[:] = 0
-    for j in range(points.shape[1]):
-        coordinate = points[i, j]
-        for c in range(n_centers):
-            difference = coordinate - centers_by_feature[j, c]
-            reach[c] += difference * difference
-    best = 0
-    for c in range(1, n_centers):
-        if reach[c] < reach[best]:
-            best = c
-    return best
+def _reach_of(columns, rows, centers_by_feature, c, reach):  # type: ignore[no-untyped-def]
+    """Measure many records to a center, up to four columns at a time: the sums stay in registers."""
+    features = len(columns)
+    left = features % 4
+    if left == 0:
+        for i in range(rows):
+            reach[i] = 0
+    elif left == 1:
+        u = centers_by_feature[0, c]
+        for i in range(rows):
+            reach[i] = (columns[0, i] - u) ** 2
+    elif left == 2:  # noqa: PLR2004
+        u, v = centers_by_feature[0, c], centers_by_feature[1, c]
+        for i in range(rows):
+            reach[i] = (columns[0, i] - u) ** 2 + (columns[1, i] - v) ** 2
+    elif left == 3:  # noqa: PLR2004
+        u, v, w = centers_by_feature[0, c], centers_by_feature[1, c], centers_by_feature[2, c]
+        for i in range(rows):
+            near = (columns[0, i] - u) ** 2 + (columns[1, i] - v) ** 2
+            reach[i] = near + (columns[2, i] - w) ** 2
+    for j in range(left, features, 4):
+        u, v = centers_by_feature[j, c], centers_by_feature[j + 1, c]
+        w, x = centers_by_feature[j + 2, c], centers_by_feature[j + 3, c]
+        for i in range(rows):
+            near = (columns[j, i] - u) ** 2 + (columns[j + 1, i] - v) ** 2
+            far = (columns[j + 2, i] - w) ** 2 + (columns[j + 3, i] - x) ** 2
+            reach[i] += near + far
+
+
+@compiled
+def _measure(points, start, stop, centers_by_feature, columns, reach, nearest, chosen):  # type: ignore[no-untyped-def]
+    """Find the first of the nearest centers of a block of records, and how far it is, squared.
+
+    Records are taken column by column, so that many are measured to a center at once.
+    """
+    rows = stop - start
+    for i in range(rows):
+        for j in range(points.shape[1]):
+            columns[j, i] = points[start + i, j]
+    _reach_of(columns, rows, centers_by_feature, 0, nearest)
+    chosen[:] = 0
+    if len(columns) == 2:  # noqa: PLR2004 (maps are the common case: one loop, nothing between)
+        first, second = columns[0], columns[1]
+        for c in range(1, centers_by_feature.shape[1]):
+            u, v = centers_by_feature[0, c], centers_by_feature[1, c]
+            for i in range(rows):
+                distance = (first[i] - u) ** 2 + (second[i] - v) ** 2
+                chosen[i] = c if distance < nearest[i] else chosen[i]
+                nearest[i] = min(distance, nearest[i])
+        return
+    for c in range(1, centers_by_feature.shape[1]):
+        _reach_of(columns, rows, centers_by_feature, c, reach)
+        for i in range(rows):
+            chosen[i] = c if reach[i] < nearest[i] else chosen[i]
+            nearest[i] = min(reach[i], nearest[i])
+
+
+@compiled
+def nearest_labels(points, centers_by_feature, labels, first, last):  # type: ignore[no-untyped-def]
+    """Label the records by their nearest center, the first of equals."""
+    kind = centers_by_feature.dtype
+    columns = np.empty((points.shape[1], BLOCK), kind)
+    reach, nearest = np.empty(BLOCK, kind), np.empty(BLOCK, kind)
+    for block in range(first, last):
+        start, stop = block * BLOCK, min(len(points), (block + 1) * BLOCK)
+        own = labels[start:stop]
+        _measure(points, start, stop, centers_by_feature, columns, reach, nearest, own)
 
 
 @compiled
 def _assign(  # type: ignore[no-untyped-def]
     points, centers_by_feature, weights, labels, distances, sums, first, last
 ):
-    n_records = len(points)
-    reach = np.empty(centers_by_feature.shape[1], points.dtype)
+    columns = np.empty((points.shape[1], BLOCK), points.dtype)
+    reach = np.empty(BLOCK, points.dtype)
     for block in range(first, last):
+        start, stop = block * BLOCK, min(len(points), (block + 1) * BLOCK)
+        own, far = labels[start:stop], distances[start:stop]
+        _measure(points, start, stop, centers_by_feature, columns, reach, far, own)
         total = 0.0
-        for i in range(block * BLOCK, min(n_records, (block + 1) * BLOCK)):
-            best = _closest(points, i, centers_by_feature, reach)
-            labels[i] = best
-            distances[i] = reach[best]
+        for i in range(start, stop):
             total += (weights[i] if weights.size else 1.0) * distances[i]
         sums[block] = total
 
@@ -270,16 +332,18 @@ def assign_nearest(
 def _two_nearest(  # type: ignore[no-untyped-def]
     points, centers_by_feature, labels, nearest, second, first, last
 ):
-    n_centers = centers_by_feature.shape[1]
-    reach = np.empty(n_centers, points.dtype)
+    columns = np.empty((points.shape[1], BLOCK), points.dtype)
+    reach = np.empty(BLOCK, points.dtype)
     for block in range(first, last):
-        for i in range(block * BLOCK, min(len(points), (block + 1) * BLOCK)):
-            best = _closest(points, i, centers_by_feature, reach)
-            other = points.dtype.type(np.inf)
-            for c in range(n_centers):
-                if c != best and reach[c] < other:
-                    other = reach[c]
-            labels[i], nearest[i], second[i] = best, reach[best], other
+        start, stop = block * BLOCK, min(len(points), (block + 1) * BLOCK)
+        own, close, other = labels[start:stop], nearest[start:stop], second[start:stop]
+        _measure(points, start, stop, centers_by_feature, columns, reach, close, own)
+        other[:] = np.inf
+        for c in range(centers_by_feature.shape[1]):
+            _reach_of(columns, stop - start, centers_by_feature, c, reach)
+            for i in range(stop - start):
+                better = c != own[i] and reach[i] < other[i]
+                other[i] = reach[i] if better else other[i]
 
 
 def two_nearest(points: Floats, centers: Floats) -> tuple[NDArray[np.int32], Floats, Floats]:
@@ -298,15 +362,22 @@ def _clusters(  # type: ignore[no-untyped-def]
     points, centers_by_feature, weights, sums, masses, potentials, n_parts, first, last
 ):
     n_records, features = points.shape
-    reach = np.empty(centers_by_feature.shape[1], centers_by_feature.dtype)
+    kind = centers_by_feature.dtype
+    columns = np.empty((features, BLOCK), kind)
+    reach, nearest = np.empty(BLOCK, kind), np.empty(BLOCK, kind)
+    chosen = np.empty(BLOCK, np.int32)
     for part in range(first, last):
-        for i in range(n_records * part // n_parts, n_records * (part + 1) // n_parts):
-            best = _closest(points, i, centers_by_feature, reach)
-            weight = weights[i] if weights.size else weights.dtype.type(1)
-            potentials[part] += weight * reach[best]
-            masses[part, best] += weight
-            for j in range(features):
-                sums[part, best, j] += weight * points[i, j]
+        end = n_records * (part + 1) // n_parts
+        for start in range(n_records * part // n_parts, end, BLOCK):
+            stop = min(end, start + BLOCK)
+            _measure(points, start, stop, centers_by_feature, columns, reach, nearest, chosen)
+            for i in range(stop - start):
+                best = chosen[i]
+                weight = weights[start + i] if weights.size else weights.dtype.type(1)
+                potentials[part] += weight * nearest[i]
+                masses[part, best] += weight
+                for j in range(features):
+                    sums[part, best, j] += weight * columns[j, i]
 
 
 def clusters(

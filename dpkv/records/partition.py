@@ -2,80 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.records.block import Block
-from dpkv.records.passes import divide, offset_sums, range_weights
+from dpkv.records.keys import KeyPlan, all_keys, plan_keys
+from dpkv.records.passes import count_between, offset_sums
 from dpkv.records.questions.projection import PublicMap
-from dpkv.records.questions.tree import Halving, Tree
+from dpkv.records.questions.tree import Tree
 from dpkv.types import Integers
+
+_PARTS = 16
+_MOST_INDEX_BITS = 16
+_LEAF_INDEX_BITS = 12
+_ROWS_AN_ENTRY_BITS = 4  # of the index: so many rows, in powers of two
+_MOST_SUMS = 1 << 25  # numbers; with more leaves than that allows, fewer parts are summed apart
 
 
 class Partition:
-    """Rows in the order of their cells, level by level."""
+    """Rows in the order of their cells: cells of any level are found by searching."""
 
-    def __init__(self, points: Integers, weights: NDArray[np.int64]) -> None:
+    def __init__(self, points: Integers, weights: NDArray[np.int64], plan: KeyPlan) -> None:
         self._points = points
         self._weights = weights
-        self._order = np.arange(len(points))
-        self._halvings: list[Halving] = []
-        self._ranges = [(np.asarray([0]), np.asarray([len(points)]))]
+        self._plan = plan
+        keys = np.empty(len(points), np.int64)
+        arrays = points, *plan.arrays, plan.depth, keys
+        kernels.over_blocks(all_keys, _PARTS, points.size, *arrays, _PARTS)
+        self._before = np.empty(0, np.int64)
+        if weights.size:
+            order = keys.argsort()
+            keys = keys[order]
+            self._before = np.concatenate([[0], weights[order].cumsum()])
+        else:
+            keys.sort()
+        self._keys = keys
+        rows_bits = len(points).bit_length() - _ROWS_AN_ENTRY_BITS
+        self._index_bits = max(0, min(_MOST_INDEX_BITS, plan.depth, rows_bits))
+        marks = np.arange((1 << self._index_bits) + 1) << (plan.depth - self._index_bits)
+        self._index = np.searchsorted(keys, marks)
 
-    def follows(self, halvings: Sequence[Halving]) -> bool:
-        """Tell whether so many levels, split alike, are all that has been done so far, or more."""
-        done = self._halvings
-        return len(done) <= len(halvings) and all(
-            mine is other or np.array_equal(mine.split, other.split)
-            for mine, other in zip(done, halvings, strict=False)
-        )
+    @property
+    def depth(self) -> int:
+        """How many levels of cells can be told apart."""
+        return self._plan.depth
 
-    def extend(self, halvings: Sequence[Halving]) -> None:
-        """Split the levels that have not been split yet."""
-        for halving in halvings[len(self._halvings) :]:
-            starts, stops = (ends[halving.split] for ends in self._ranges[-1])
-            middles = np.empty(len(starts), np.int64)
-            arrays = self._points, self._order, starts, stops, halving.axes, halving.cuts, middles
-            kernels.over_blocks(divide, len(starts), len(self._points), *arrays)
-            self._ranges.append((_interleaved(starts, middles), _interleaved(middles, stops)))
-            self._halvings.append(halving)
-
-    def newest_weights(self) -> Integers:
-        """Return what the rows of every cell of the deepest level count."""
-        return self._weights_of(*self._ranges[-1])
-
-    def all_weights(self) -> Integers:
-        """Return what the rows of every cell count, level by level."""
-        return self._weights_of(*self._all_ranges())
-
-    def leaf_weights(self, tree: Tree) -> Integers:
-        """Return what the rows of every leaf count."""
-        starts, stops = self._all_ranges()
-        return self._weights_of(starts[tree.leaves], stops[tree.leaves])
+    def weights_of(self, paths: Integers, depths: Integers | int) -> Integers:
+        """Return what the rows of cells count, by the paths to them and how deep they are."""
+        below = self._plan.depth - np.asarray(depths)
+        lows, highs = paths << below, (paths + 1) << below
+        found = np.empty(len(paths), np.int64)
+        shift = self._plan.depth - self._index_bits
+        arrays = self._keys, self._before, self._index, shift, lows, highs, found
+        kernels.over_blocks(count_between, len(paths), len(paths) * 64, *arrays)
+        return found
 
     def leaf_offsets(self, tree: Tree, reach: int) -> Integers:
         """Return the sum over every leaf of the rows' places in it, cut to ``reach`` in L1."""
-        leaves = tree.leaves
-        starts, stops = (ends[leaves] for ends in self._all_ranges())
-        sums = np.zeros((len(leaves), tree.lower.shape[1]), np.int64)
-        cells = starts, stops, tree.lower[leaves], tree.upper[leaves]
-        arrays = self._points, self._weights, self._order, *cells, reach, sums
-        kernels.over_blocks(offset_sums, len(leaves), self._points.size, *arrays)
-        return sums
-
-    def _all_ranges(self) -> tuple[Integers, Integers]:
-        starts, stops = (np.concatenate(ends) for ends in zip(*self._ranges, strict=True))
-        return starts, stops
-
-    def _weights_of(self, starts: Integers, stops: Integers) -> Integers:
-        if not self._weights.size:
-            return np.asarray(stops - starts)
-        found = np.empty(len(starts), np.int64)
-        arrays = self._weights, self._order, starts, stops, found
-        kernels.over_blocks(range_weights, len(starts), len(self._points), *arrays)
+        leaves, plan = tree.leaves, self._plan
+        starts = tree.paths[leaves] << (plan.depth - tree.depths[leaves])
+        order = starts.argsort()
+        bits = min(_LEAF_INDEX_BITS, plan.depth)
+        marks = np.arange(1 << bits) << (plan.depth - bits)
+        index = np.searchsorted(starts[order], marks, side="right") - 1
+        index = np.append(index, len(leaves) - 1)
+        lower, upper = (side[leaves[order]].astype(np.float64) for side in (tree.lower, tree.upper))
+        width = lower.shape[1]
+        parts = max(1, min(_PARTS, kernels.N_THREADS, _MOST_SUMS // (len(leaves) * width)))
+        sums = np.zeros((parts, len(leaves), width), np.int64)
+        keys = *plan.arrays, plan.depth
+        cells = starts[order], index, plan.depth - bits, lower, upper
+        arrays = self._points, self._weights, *keys, *cells, reach, sums
+        kernels.over_blocks(offset_sums, parts, self._points.size, *arrays, parts)
+        found = np.empty((len(leaves), width), np.int64)
+        found[order] = sums.sum(axis=0)
         return found
 
 
@@ -84,19 +85,14 @@ def map_points(block: Block, space: PublicMap) -> Integers:
     return block.recall("mapped", space.key, lambda: space.apply(block.points))
 
 
-def partition_of(block: Block, space: PublicMap, halvings: Sequence[Halving]) -> Partition:
-    """Return the rows divided among the cells, going on from where an earlier question ended."""
+def partition_of(block: Block, space: PublicMap, depth: int) -> Partition:
+    """Return the rows by their cells, for cells of at least so many levels."""
 
     def anew() -> Partition:
-        return Partition(map_points(block, space), block.weights)
+        return Partition(map_points(block, space), block.weights, plan_keys(space, depth))
 
     partition = block.recall("partition", space.key, anew)
-    if not partition.follows(halvings):
+    if partition.depth < depth:
         block.forget("partition")
         partition = block.recall("partition", space.key, anew)
-    partition.extend(halvings)
     return partition
-
-
-def _interleaved(first: Integers, second: Integers) -> Integers:
-    return np.stack([first, second], axis=1).reshape(-1)

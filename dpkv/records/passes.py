@@ -7,72 +7,87 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpkv.kernels import _closest, compiled
+from dpkv.kernels import compiled, compiled_exactly
+from dpkv.records.keys import fill_keys
 
 PLACE_UNIT = 4096
 """Half the side of a cell, in the integers that leaf means are summed in."""
+_TILE = 256  # rows whose keys are kept at a time
 
 
 @compiled
-def divide(points, order, starts, stops, axes, cuts, middles, first, last):  # type: ignore[no-untyped-def]
-    """Put the records of every cell that lie at or below its cut first; note where they end."""
+def _first_from(keys, index, shift, mark):  # type: ignore[no-untyped-def]
+    """Return the place of the first key that is not below ``mark``."""
+    entry = mark >> shift
+    low = index[entry]
+    if entry << shift == mark:
+        return low
+    high = index[entry + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if keys[middle] < mark:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def count_between(keys, before, index, shift, lows, highs, found, first, last):  # type: ignore[no-untyped-def]
+    """Count what lies between two keys, for many pairs; ``before`` sums weights, or is empty."""
     for cell in range(first, last):
-        low, high = starts[cell], stops[cell] - 1
-        axis, cut = axes[cell], cuts[cell]
-        while low <= high:
-            if points[order[low], axis] <= cut:
-                low += 1
-            else:
-                order[low], order[high] = order[high], order[low]
-                high -= 1
-        middles[cell] = low
+        start = _first_from(keys, index, shift, lows[cell])
+        stop = _first_from(keys, index, shift, highs[cell])
+        found[cell] = before[stop] - before[start] if before.size else stop - start
 
 
 @compiled
-def range_weights(weights, order, starts, stops, found, first, last):  # type: ignore[no-untyped-def]
-    """Sum the weights of the rows of every cell."""
-    for cell in range(first, last):
-        total = 0
-        for i in range(starts[cell], stops[cell]):
-            total += weights[order[i]]
-        found[cell] = total
+def _leaf_of(starts, index, shift, key):  # type: ignore[no-untyped-def]
+    """Return the last leaf that starts at or before a key."""
+    low, high = index[key >> shift], index[(key >> shift) + 1]
+    while low < high:
+        middle = (low + high + 1) >> 1
+        if starts[middle] <= key:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
-@compiled
-def offset_sums(points, weights, order, starts, stops, lower, upper, reach, sums, first, last):  # type: ignore[no-untyped-def]
-    """Sum the records' places in their cells, each of L1 norm at most ``reach``.
+@compiled_exactly
+def offset_sums(  # type: ignore[no-untyped-def]
+    points, weights, lowest, highest, axes, shifts, tables, depth,
+    starts, index, shift, lower, upper, reach, sums, n_parts, first, last,
+):  # fmt: skip
+    """Sum the records' places in their leaves, each of L1 norm at most ``reach``.
 
     A place is within -PLACE_UNIT..PLACE_UNIT in every dimension. Quotients are rounded toward zero,
-    so that no norm is above what it is cut to.
+    so that no norm is above what it is cut to. All numbers are whole and below 2^53, so that the
+    whole part of a quotient of floats is the quotient of the integers.
     """
-    dimensions = points.shape[1]
-    place = np.empty(dimensions, np.int64)
-    for cell in range(first, last):
-        for i in range(starts[cell], stops[cell]):
-            row = order[i]
-            weight = weights[row] if weights.size else 1
-            norm = 0
-            for j in range(dimensions):
-                side = upper[cell, j] - lower[cell, j]
-                offset = 2 * np.int64(points[row, j]) - lower[cell, j] - upper[cell, j]
-                size = abs(offset) * PLACE_UNIT // side if side > 0 else 0
-                place[j] = size if offset > 0 else -size
-                norm += size
-            for j in range(dimensions):
-                size = abs(place[j])
-                if norm > reach:
-                    size = size * reach // norm
-                sums[cell, j] += weight * (size if place[j] > 0 else -size)
-
-
-@compiled
-def nearest_labels(points, centers_by_feature, labels, n_parts, first, last):  # type: ignore[no-untyped-def]
-    """Label the records by their nearest center, the first of equals."""
-    n_records = len(points)
-    reach = np.empty(centers_by_feature.shape[1], np.int64)
+    n_records, dimensions = points.shape
+    place = np.empty(dimensions)
+    keys = np.empty(_TILE, np.int64)
     for part in range(first, last):
-        for i in range(n_records * part // n_parts, n_records * (part + 1) // n_parts):
-            labels[i] = _closest(points, i, centers_by_feature, reach)
+        begin, end = n_records * part // n_parts, n_records * (part + 1) // n_parts
+        for tile in range(begin, end, _TILE):
+            rows = min(tile + _TILE, end)
+            fill_keys(points, lowest, highest, axes, shifts, tables, depth, keys, tile, rows)
+            for i in range(tile, rows):
+                leaf = _leaf_of(starts, index, shift, keys[i - tile])
+                weight = weights[i] if weights.size else 1
+                norm = 0.0
+                for j in range(dimensions):
+                    side = upper[leaf, j] - lower[leaf, j]
+                    offset = 2.0 * points[i, j] - (lower[leaf, j] + upper[leaf, j])
+                    size = np.trunc(abs(offset) * PLACE_UNIT / max(side, 1.0))
+                    place[j] = np.copysign(size, offset)
+                    norm += size
+                if norm > reach:
+                    for j in range(dimensions):
+                        place[j] = np.trunc(place[j] * reach / norm)
+                for j in range(dimensions):
+                    sums[part, leaf, j] += weight * np.int64(place[j])
 
 
 @compiled
@@ -103,8 +118,8 @@ def norm_histograms(  # type: ignore[no-untyped-def]
             cluster = labels[i]
             norm = _norm(points, i, centers[cluster], squared)
             bin_ = 0
-            while bin_ < len(edges) - 1 and norm > edges[bin_]:
-                bin_ += 1
+            for edge in edges[:-1]:  # in ascending order; counted without a branch
+                bin_ += norm > edge
             counts[part, cluster, bin_] += weights[i] if weights.size else 1
 
 

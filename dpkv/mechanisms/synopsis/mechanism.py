@@ -314,9 +314,9 @@ class Synopsis(Mechanism):
         estimate = opening_estimate(found, heads, cells, self.grid)
         for step in range(self.n_steps):
             if step == 0 and cells.space.matrix is not None:
-                clusters = Clusters(np.rint(heads).astype(np.int64), cells.space)
+                clusters = Clusters(np.rint(heads).astype(np.int64), self.grid, cells.space)
             else:
-                clusters = Clusters(estimate.centers)
+                clusters = Clusters(estimate.centers, self.grid)
             estimate = self.lloyd_step(ask, clusters, estimate)
         return Outcome(estimate.centers, cells)
 

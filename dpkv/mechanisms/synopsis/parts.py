@@ -145,7 +145,7 @@ def _seen_of_step(mechanism: Synopsis, ask: Ask) -> list[float]:
         np.asarray([1.0]),
         np.asarray([float(mechanism.grid.diam2_squared)]),
     )
-    after = mechanism.lloyd_step(ask, Clusters(before.centers), before)
+    after = mechanism.lloyd_step(ask, Clusters(before.centers, mechanism.grid), before)
     moved = (after.centers - before.centers)[0]
     return [*map(float, moved), float(np.abs(moved).sum()), float(moved.sum())]
 

@@ -43,7 +43,9 @@ class CellCounts(NoisySums):
 
     def part(self, block: Block) -> Integers:
         """Return what the rows of every leaf count."""
-        return partition_of(block, self.space, self.tree.halvings).leaf_weights(self.tree)
+        tree, leaves = self.tree, self.tree.leaves
+        partition = partition_of(block, self.space, tree.deepest)
+        return partition.weights_of(tree.paths[leaves], tree.depths[leaves])
 
     def scales(self) -> Float64s:
         """Return the one scale."""
@@ -66,7 +68,7 @@ class CellPlaces(NoisySums):
 
     def part(self, block: Block) -> Integers:
         """Return the sums of a block."""
-        partition = partition_of(block, self.space, self.tree.halvings)
+        partition = partition_of(block, self.space, self.tree.deepest)
         return partition.leaf_offsets(self.tree, self.reach)
 
     def scales(self) -> Float64s:

@@ -106,8 +106,7 @@ class NoisySums(Question):
 
     def exact(self, records: Records) -> Integers:
         """Return the sums without noise. Private."""
-        parts = records.gather(partial(_part_of, self))
-        return parts[0] if len(parts) == 1 else np.sum(parts, axis=0, dtype=np.int64)
+        return sum_parts(records.gather(partial(_part_of, self)))
 
     def answer(self, records: Records, entropy: Entropy) -> Integers:
         """Return the sums with noise."""
@@ -132,6 +131,11 @@ class NoisySums(Question):
             own = gaps[every == scale]
             total += _log_gaussian(own, scale) if self.is_gaussian else log_laplace(own, scale)
         return total
+
+
+def sum_parts(parts: list[Integers]) -> Integers:
+    """Return the sum of what every block has, exactly and in any order."""
+    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0, dtype=np.int64)
 
 
 def _part_of(question: NoisySums, block: Block) -> Integers:

@@ -24,14 +24,16 @@ from numpy.typing import NDArray
 
 from dpkv import kernels
 from dpkv.accounting import ROW, Neighbours, Step, Unit, gaussian_step, laplace_step
+from dpkv.grid import Grid
 from dpkv.records.block import Block
 from dpkv.records.partition import map_points
-from dpkv.records.passes import nearest_labels, norm_histograms, residual_sums
+from dpkv.records.passes import norm_histograms, residual_sums
 from dpkv.records.questions.cells import scale_for
 from dpkv.records.questions.projection import PublicMap
 from dpkv.records.questions.question import NoisySums
 from dpkv.types import Float64s, Integers
 
+_FIRST_INEXACT = 2**53  # up to here floats hold whole numbers exactly
 _PARTS = 16  # fixed, so that memory does not depend on the number of threads
 
 
@@ -40,6 +42,7 @@ class Clusters:
     """Which center a record belongs to: the nearest, on the grid or where cells are."""
 
     centers: Integers
+    grid: Grid
     space: PublicMap | None = None
     """None on the grid itself."""
 
@@ -51,10 +54,19 @@ class Clusters:
     def _labelled(self, block: Block) -> NDArray[np.int32]:
         points = block.points if self.space is None else map_points(block, self.space)
         labels = np.empty(len(points), np.int32)
-        by_feature = np.ascontiguousarray(self.centers.T, dtype=np.int64)
-        work = points.size * len(self.centers)
-        kernels.over_blocks(nearest_labels, _PARTS, work, points, by_feature, labels, _PARTS)
+        small = self._farthest_squared() < _FIRST_INEXACT
+        by_feature = np.ascontiguousarray(self.centers.T, dtype=np.float64 if small else np.int64)
+        n_blocks, work = kernels.block_count(len(points)), points.size * len(self.centers)
+        kernels.over_blocks(kernels.nearest_labels, n_blocks, work, points, by_feature, labels)
         return labels
+
+    def _farthest_squared(self) -> int:
+        """Return more than any squared distance of a record from a center: public facts alone."""
+        space = self.space
+        lowest, highest = self.grid.box if space is None else (space.lowest, space.highest)
+        low = np.minimum(lowest, self.centers.min(axis=0)).tolist()
+        high = np.maximum(highest, self.centers.max(axis=0)).tolist()
+        return sum((int(b) - int(a)) ** 2 for a, b in zip(low, high, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 The first levels are split whatever the records are: a public grid. From there on every cell is
 tested, at the price that ``certificate.py`` proves for the tree as a whole. Cells that cannot be
 halved are leaves, which is public. Growing stops where a level would have more than ``MOST_CELLS``
-cells. That is decided by the tree above it alone, so the tree is still a function of tests that are
+cells, and ``MOST_LEVELS`` deep. That is decided by the tree above it alone, so the tree is still a function of tests that are
 paid for.
 
 The probability of a tree is the product over its tested cells of the probability that the test came
@@ -25,8 +25,8 @@ from dpkv.records.block import Block
 from dpkv.records.partition import partition_of
 from dpkv.records.questions.certificate import TreeTest
 from dpkv.records.questions.projection import PublicMap
-from dpkv.records.questions.question import Question, Records
-from dpkv.records.questions.tree import LEAF, Halving, Level, Tree, Truths, whole_space
+from dpkv.records.questions.question import Question, Records, sum_parts
+from dpkv.records.questions.tree import LEAF, MOST_LEVELS, Level, Tree, Truths, whole_space
 from dpkv.types import Float64s, Integers
 
 MOST_CELLS = 1 << 18
@@ -58,24 +58,23 @@ class CellSplits(Question):
 
     def answer(self, records: Records, entropy: Entropy) -> Tree:
         """Return the tree, grown level by level."""
-        level, halvings = whole_space(self.space), list[Halving]()
+        level = whole_space(self.space)
         levels, splits = list[Level](), list[Truths]()
         while True:
             split, tested = self._rule(level, len(levels))
             if tested:
-                scores = self._scores(self._weights(records, halvings), len(levels))
+                scores = self._scores(self._weights(records, level, len(levels)), len(levels))
                 split &= entropy.add_laplace(scores, self.test.scale) > self.threshold
             levels.append(level)
             splits.append(split)
             if not split.any():
                 return Tree.of(levels, splits)
-            level, halving = level.halved(split)
-            halvings.append(halving)
+            level = level.halved(split)
 
     def _rule(self, level: Level, depth: int) -> tuple[Truths, bool]:
         """Return which cells of a level may be split, and whether tests decide about them."""
         split = level.splittable
-        if depth >= self.untested + self.test.levels or 2 * split.sum() > MOST_CELLS:
+        if depth >= self._most_levels or 2 * split.sum() > MOST_CELLS:
             return np.zeros_like(split), False
         return split, depth >= self.untested
 
@@ -84,14 +83,19 @@ class CellSplits(Question):
         fall = self.test.score_fall(depth - self.untested)
         return np.maximum(weights - fall, self.threshold - self.test.floor)
 
-    def _weights(self, records: Records, halvings: list[Halving]) -> Integers:
-        parts = records.gather(partial(_newest_weights, self.space, halvings))
-        return np.asarray(sum(parts[1:], start=parts[0]))
+    @property
+    def _most_levels(self) -> int:
+        return min(self.untested + self.test.levels, MOST_LEVELS)
+
+    def _weights(self, records: Records, level: Level, depth: int) -> Integers:
+        task = partial(_weights_of, self.space, self._most_levels, level.paths, depth)
+        return sum_parts(records.gather(task))
 
     def log_probability(self, records: Records, answer: Tree) -> float:
         """Return the sum over the tested cells of the log-probability of what the test said."""
-        parts = records.gather(partial(_all_weights, self.space, answer))
-        weights = np.asarray(sum(parts[1:], start=parts[0]))
+        deepest = max(self._most_levels, answer.deepest)
+        task = partial(_weights_of, self.space, deepest, answer.paths, answer.depths)
+        weights = sum_parts(records.gather(task))
         total = 0.0
         for depth, (level, rows) in enumerate(_with_rows(answer)):
             allowed, tested = self._rule(level, depth)
@@ -109,12 +113,10 @@ class CellSplits(Question):
         return math.fsum(np.where(split, high, low))
 
 
-def _newest_weights(space: PublicMap, halvings: list[Halving], block: Block) -> Integers:
-    return partition_of(block, space, halvings).newest_weights()
-
-
-def _all_weights(space: PublicMap, tree: Tree, block: Block) -> Integers:
-    return partition_of(block, space, tree.halvings).all_weights()
+def _weights_of(
+    space: PublicMap, most_levels: int, paths: Integers, depths: Integers | int, block: Block
+) -> Integers:
+    return partition_of(block, space, most_levels).weights_of(paths, depths)
 
 
 def _with_rows(tree: Tree) -> Iterator[tuple[Level, slice]]:

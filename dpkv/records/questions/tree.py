@@ -13,10 +13,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from dpkv.errors import UsageError
 from dpkv.records.questions.projection import PublicMap
 from dpkv.types import Integers
 
 LEAF = -1
+MOST_LEVELS = 62
+"""Of halvings, one below the other: a path fits an integer."""
 Truths = NDArray[np.bool_]
 
 
@@ -26,31 +29,24 @@ class Level:
 
     lower: Integers
     upper: Integers
+    paths: Integers
+    """From the whole domain to the cell: a bit a level, 0 for the half below the cut."""
 
     @property
     def splittable(self) -> Truths:
         """Which cells are more than one point."""
         return np.asarray((self.upper > self.lower).any(axis=1))
 
-    def halved(self, split: Truths) -> tuple[Level, Halving]:
-        """Return the halves of the cells that are split, in pairs, and where they were cut."""
-        lower, upper = self.lower[split], self.upper[split]
+    def halved(self, split: Truths) -> Level:
+        """Return the halves of the cells that are split, in pairs."""
+        lower, upper, paths = self.lower[split], self.upper[split], self.paths[split]
         rows = np.arange(len(lower))
         axes = (upper - lower).argmax(axis=1)
         cuts = (lower[rows, axes] + upper[rows, axes]) // 2
         below, above = np.repeat(lower, 2, axis=0), np.repeat(upper, 2, axis=0)
         above[2 * rows, axes] = cuts
         below[2 * rows + 1, axes] = cuts + 1
-        return Level(below, above), Halving(split, axes, cuts)
-
-
-@dataclass(frozen=True, eq=False)
-class Halving:
-    """Which cells of a level are split, along which axis, and the last coordinate below the cut."""
-
-    split: Truths
-    axes: Integers
-    cuts: Integers
+        return Level(below, above, np.stack([2 * paths, 2 * paths + 1], axis=1).reshape(-1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,28 +83,48 @@ class Tree:
         return "".join("0" if child == LEAF else "1" for child in self.children)
 
     @cached_property
-    def levels(self) -> tuple[Level, ...]:
-        """The cells of every depth."""
+    def _ends(self) -> list[int]:
+        """Where the levels end, after a 0."""
         ends = [0, 1]
         while ends[-1] < len(self.children):
             split = self.children[ends[-2] : ends[-1]] != LEAF
             ends.append(ends[-1] + 2 * int(split.sum()))
-        return tuple(Level(self.lower[a:b], self.upper[a:b]) for a, b in pairwise(ends))
+        return ends
 
     @cached_property
-    def halvings(self) -> tuple[Halving, ...]:
-        """How every level but the last was split."""
-        found, done = [], 0
-        for level in self.levels[:-1]:
-            split = np.asarray(self.children[done : done + len(level.lower)] != LEAF)
-            found.append(level.halved(split)[1])
-            done += len(level.lower)
-        return tuple(found)
+    def depths(self) -> Integers:
+        """How many halvings lead to every cell."""
+        return np.repeat(np.arange(len(self._ends) - 1), np.diff(self._ends))
+
+    @property
+    def deepest(self) -> int:
+        """How many halvings lead to the deepest cells."""
+        return len(self._ends) - 2
+
+    @cached_property
+    def paths(self) -> Integers:
+        """What led to every cell: a bit a halving."""
+        if self.deepest > MOST_LEVELS:
+            raise UsageError(f"a tree of cells may be {MOST_LEVELS} levels deep at most.")
+        found = np.zeros(len(self.children), np.int64)
+        for start, stop in pairwise(self._ends[:-1]):
+            split = np.flatnonzero(self.children[start:stop] != LEAF) + start
+            first = self.children[split]
+            found[first], found[first + 1] = 2 * found[split], 2 * found[split] + 1
+        return found
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """The cells of every depth."""
+        return tuple(
+            Level(self.lower[a:b], self.upper[a:b], self.paths[a:b])
+            for a, b in pairwise(self._ends)
+        )
 
 
 def whole_space(space: PublicMap) -> Level:
     """Return the level of one cell that every tree begins with."""
-    return Level(space.lowest[np.newaxis], space.highest[np.newaxis])
+    return Level(space.lowest[np.newaxis], space.highest[np.newaxis], np.zeros(1, np.int64))
 
 
 def tree_from_splits(splits: str, space: PublicMap) -> Tree:
@@ -126,7 +142,7 @@ def tree_from_splits(splits: str, space: PublicMap) -> Tree:
             raise ValueError("the cells do not make a tree")
         if not here.any():
             break
-        level = level.halved(here)[0]
+        level = level.halved(here)
     if done != len(split):
         raise ValueError("the cells do not make a tree")
     return Tree.of(levels, parts)
