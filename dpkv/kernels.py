@@ -228,7 +228,7 @@ def propose(  # type: ignore[no-untyped-def]
 
 @compiled
 def _reach_of(columns, rows, centers_by_feature, c, reach):  # type: ignore[no-untyped-def]
-    """Measure many records to a center, up to four columns at a time: the sums stay in registers."""
+    """Measure many records to a center, up to four columns at a time."""
     features = len(columns)
     left = features % 4
     if left == 0:

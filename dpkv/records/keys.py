@@ -74,8 +74,8 @@ def _plan(lowest: bytes, highest: bytes, depth: int) -> KeyPlan:
 
 def _places(bits: list[int], depth: int) -> list[list[int | None]]:
     """Return, for the bits of every column from the lowest, their places in a key."""
-    left, places = list(bits), [[None] * n for n in bits]
-    found: list[list[int | None]] = [list(column) for column in places]
+    left = list(bits)
+    found: list[list[int | None]] = [[None] * n for n in bits]
     for level in range(min(depth, sum(bits))):
         axis = max(range(len(left)), key=left.__getitem__)  # the widest side, the first of equals
         left[axis] -= 1

@@ -181,7 +181,8 @@ def test_there_are_always_k_points(k):
 
 
 def sums_of(points: np.ndarray, centers: np.ndarray, radii: np.ndarray, *, gaussian: bool):
-    question = ResidualSums(Clusters(centers, cube(centers.shape[1])), centers, radii, gaussian, 1.0)
+    nearest = Clusters(centers, cube(centers.shape[1]))
+    question = ResidualSums(nearest, centers, radii, gaussian, 1.0)
     return question.exact(ArrayRecords(points))
 
 

@@ -3,8 +3,8 @@
 The first levels are split whatever the records are: a public grid. From there on every cell is
 tested, at the price that ``certificate.py`` proves for the tree as a whole. Cells that cannot be
 halved are leaves, which is public. Growing stops where a level would have more than ``MOST_CELLS``
-cells, and ``MOST_LEVELS`` deep. That is decided by the tree above it alone, so the tree is still a function of tests that are
-paid for.
+cells, and ``MOST_LEVELS`` below the top. That is decided by the tree above it alone, so the tree is
+still a function of tests that are paid for.
 
 The probability of a tree is the product over its tested cells of the probability that the test came
 out as it did, and 0 where an untested cell is not as the public rules say.
