@@ -24,6 +24,7 @@ BLOCK = 256
 """Records a block: they stay in the first-level cache while several centers are measured to them,
 and a draw walks through half a block on average."""
 
+_CLUSTER_PARTS = 16  # fixed, so that sums do not depend on the number of threads
 _WORTH_A_THREAD = 100_000  # numbers read; below this, waking a thread costs more than it saves
 
 
@@ -387,7 +388,7 @@ def clusters(
 
     One pass, and nothing kept for a record: a table on disk stays there.
     """
-    parts = 16  # fixed, so that the sums do not depend on the number of threads
+    parts = _CLUSTER_PARTS
     by_feature = np.ascontiguousarray(np.asarray(centers, dtype=points.dtype).T)
     sums = np.zeros((parts, *by_feature.T.shape))
     masses, potentials = np.zeros((parts, len(centers))), np.zeros(parts)
@@ -395,6 +396,52 @@ def clusters(
     arrays = (points, by_feature, or_empty(weights), sums, masses, potentials)
     over_blocks(_clusters, parts, work, *arrays, parts)
     return sums.sum(axis=0), masses.sum(axis=0), float(potentials.sum())
+
+
+@compiled
+def _lloyd(points, weights, current, most, tolerance, n_parts):  # type: ignore[no-untyped-def]
+    """Move ``current`` as ``lloyd_iterations`` does; return the potential and the iterations."""
+    k, features = current.shape
+    sums, masses = np.empty((n_parts, k, features)), np.empty((n_parts, k))
+    potentials = np.empty(n_parts)
+    by_feature, kept = np.ascontiguousarray(current.T), current.copy()
+    phi, done = np.inf, 0
+    while True:
+        sums[:], masses[:], potentials[:] = 0.0, 0.0, 0.0
+        _clusters(points, by_feature, weights, sums, masses, potentials, n_parts, 0, n_parts)
+        fallen = potentials.sum()
+        if fallen > phi:  # float rounding at the fixed point
+            return phi, done
+        gain, phi = phi - fallen, fallen
+        current[:] = kept
+        if done == most or (done > 0 and gain <= tolerance * phi):
+            return phi, done
+        done += 1
+        for c in range(k):
+            mass = masses[:, c].sum()
+            for j in range(features):
+                if mass > 0.0:
+                    kept[c, j] = sums[:, c, j].sum() / mass
+                by_feature[j, c] = kept[c, j]
+
+
+def lloyd_from_each(
+    points: Float64s, starts: list[Float64s], weights: Float64s, *, most: int, tolerance: float
+) -> list[tuple[Float64s, float]]:
+    """Run Lloyd's iterations from several starts side by side, each on one core.
+
+    For problems so small that handing every iteration to all cores would cost more than it saves.
+    """
+    moved = [np.array(start) for start in starts]
+    potentials = np.empty(len(starts))
+
+    def run(first: int, last: int) -> None:
+        for number in range(first, last):
+            found = _lloyd(points, weights, moved[number], most, tolerance, _CLUSTER_PARTS)
+            potentials[number] = found[0]
+
+    over_blocks(run, len(starts), len(starts) * points.size * len(starts[0]))
+    return list(zip(moved, potentials.tolist(), strict=True))
 
 
 def integer_clusters(
@@ -405,7 +452,7 @@ def integer_clusters(
     No weights, or none at all, means that all are one. No sum can leave int64 while all weights
     together are at most 2^63 / max|coordinate|.
     """
-    parts = 16
+    parts = _CLUSTER_PARTS
     sums = np.zeros((parts, *centers.shape), np.int64)
     counts, potentials = np.zeros((parts, len(centers)), np.int64), np.zeros(parts)
     by_feature = np.ascontiguousarray(centers.T, dtype=np.int64)

@@ -19,41 +19,55 @@ _SWAP_ITERATIONS = 8
 _FEWEST_SWAPS, _SWAPS_A_CENTER = 50, 3
 _RESTART_WORK, _SWAP_WORK = 1 << 33, 1 << 31  # distances; beyond, fewer restarts and swaps are made
 _ITERATIONS = 40
+_CLOSE = 1e-4
+_ONE_CORE = 1 << 20  # numbers compared in an iteration; below, it is faster on one core
 
 
 def cluster(found: WeightedPoints, n_clusters: int, rng: np.random.Generator) -> Float64s:
     """Return k centers of about the least weighted potential, in mapped coordinates."""
     points, weights = found.points, found.weights
-    best: LloydResult | None = None
     a_pass = len(points) * n_clusters
-    for _ in range(min(_RESTARTS, max(1, _RESTART_WORK // (_ITERATIONS * a_pass)))):
-        seeds = kvariates(points, n_clusters, sample_weight=weights, rng=rng).centers
-        result = lloyd(
-            points, seeds, sample_weight=weights, max_iterations=_ITERATIONS, tolerance=1e-4
-        )
-        if best is None or result.potential < best.potential:
-            best = result
-    assert best is not None
+    restarts = min(_RESTARTS, max(1, _RESTART_WORK // (_ITERATIONS * a_pass)))
+    starts = [
+        kvariates(points, n_clusters, sample_weight=weights, rng=rng).centers
+        for _ in range(restarts)
+    ]
+    best = min(_moved(found, starts, _ITERATIONS), key=lambda end: end.potential)
     if n_clusters > 1:
         swaps = max(_FEWEST_SWAPS, _SWAPS_A_CENTER * n_clusters)
-        for _ in range(min(swaps, _SWAP_WORK // a_pass)):
-            best = _swapped(found, best, rng)
+        best = _improved(found, best, min(swaps, _SWAP_WORK // a_pass), rng)
     return np.asarray(lloyd(points, best.centers, sample_weight=weights).centers)
 
 
-def _swapped(found: WeightedPoints, best: LloydResult, rng: np.random.Generator) -> LloydResult:
-    """Try a point drawn by D^2 in the place of the center that is least missed then."""
+def _moved(found: WeightedPoints, starts: list[Float64s], most: int) -> list[LloydResult]:
+    """Return where Lloyd's iterations end, from every start."""
     points, weights = found.points, found.weights
-    labels, first, second = kernels.two_nearest(points, best.centers)
-    mass = (first * weights).cumsum()
-    if not mass[-1] > 0.0:
-        return best
-    drawn = points[min(int(np.searchsorted(mass, rng.random() * mass[-1])), len(points) - 1)]
-    to_drawn = ((points - drawn) ** 2).sum(axis=1)
-    missed = weights * (np.minimum(second, to_drawn) - np.minimum(first, to_drawn))
-    centers = best.centers.copy()
-    centers[np.bincount(labels, missed, len(centers)).argmin()] = drawn
-    tried = lloyd(
-        points, centers, sample_weight=weights, max_iterations=_SWAP_ITERATIONS, tolerance=1e-4
-    )
-    return tried if tried.potential < best.potential else best
+    if len(starts) == 1 and points.size * len(starts[0]) > _ONE_CORE:
+        end = lloyd(points, starts[0], sample_weight=weights, max_iterations=most, tolerance=_CLOSE)
+        return [end]
+    ends = kernels.lloyd_from_each(points, starts, weights, most=most, tolerance=_CLOSE)
+    return [LloydResult(*end, most) for end in ends]
+
+
+def _improved(
+    found: WeightedPoints, best: LloydResult, swaps: int, rng: np.random.Generator
+) -> LloydResult:
+    """Try points drawn by D^2 in the place of the center that is least missed then."""
+    points, weights = found.points, found.weights
+    measured = None
+    for _ in range(swaps):
+        if measured is None:
+            labels, first, second = kernels.two_nearest(points, best.centers)
+            measured = labels, first, second, (first * weights).cumsum()
+        labels, first, second, mass = measured
+        if not mass[-1] > 0.0:
+            break
+        drawn = points[min(int(np.searchsorted(mass, rng.random() * mass[-1])), len(points) - 1)]
+        to_drawn = ((points - drawn) ** 2).sum(axis=1)
+        missed = weights * (np.minimum(second, to_drawn) - np.minimum(first, to_drawn))
+        centers = best.centers.copy()
+        centers[np.bincount(labels, missed, len(centers)).argmin()] = drawn
+        tried = _moved(found, [centers], _SWAP_ITERATIONS)[0]
+        if tried.potential < best.potential:
+            best, measured = tried, None
+    return best
