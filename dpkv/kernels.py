@@ -8,7 +8,7 @@ Nothing in this module knows about privacy.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -426,13 +426,13 @@ def _lloyd(points, weights, current, most, tolerance, n_parts):  # type: ignore[
 
 
 def lloyd_from_each(
-    points: Float64s, starts: list[Float64s], weights: Float64s, *, most: int, tolerance: float
+    points: Floats, starts: Sequence[Floats], weights: Floats, *, most: int, tolerance: float
 ) -> list[tuple[Float64s, float]]:
     """Run Lloyd's iterations from several starts side by side, each on one core.
 
     For problems so small that handing every iteration to all cores would cost more than it saves.
     """
-    moved = [np.array(start) for start in starts]
+    moved = [np.array(start, np.float64) for start in starts]
     potentials = np.empty(len(starts))
 
     def run(first: int, last: int) -> None:

@@ -58,6 +58,14 @@ def halve(start: int, stop: int) -> list[tuple[int, int]]:
     return [(start, middle), (middle, stop)]
 
 
+def halve_all(ranges: Indices) -> Indices:
+    """Cut many ranges likewise."""
+    starts, stops = ranges.T
+    unit = np.where(stops - starts > BLOCK, BLOCK, LEAF)
+    middles = starts + -(-(stops - starts) // unit) // 2 * unit
+    return np.stack([starts, middles, middles, stops], axis=1).reshape(-1, 2)
+
+
 def spatial_blocks(points: Float64s, weights: Float64s) -> SpatialBlocks:
     """Order points by repeated halving along the widest column, and cut them into blocks."""
     order = np.arange(len(points))
@@ -84,6 +92,26 @@ def spatial_blocks(points: Float64s, weights: Float64s) -> SpatialBlocks:
 
 
 @kernels.compiled
+def _box_around(points, ranges, low, high, first, last):  # type: ignore[no-untyped-def]
+    for number in range(first, last):
+        start, stop = ranges[number]
+        for f in range(points.shape[1]):
+            low[number, f] = high[number, f] = points[start, f]
+        for i in range(start + 1, stop):
+            for f in range(points.shape[1]):
+                low[number, f] = min(low[number, f], points[i, f])
+                high[number, f] = max(high[number, f], points[i, f])
+
+
+def boxes_around(points: Float64s, ranges: Indices) -> tuple[Float64s, Float64s]:
+    """Return the lowest and the highest corner of the points in every range of rows."""
+    low, high = (np.empty((len(ranges), points.shape[1])) for _ in range(2))
+    work = int((ranges[:, 1] - ranges[:, 0]).sum()) * points.shape[1]
+    kernels.over_blocks(_box_around, len(ranges), work, points, ranges, low, high)
+    return low, high
+
+
+@kernels.compiled
 def _gains(  # type: ignore[no-untyped-def]
     low, high, columns, weights, lower, upper, budgets, largest, gains, first, last
 ):
@@ -97,6 +125,13 @@ def _gains(  # type: ignore[no-untyped-def]
                 apart = max(lower[block, f] - high[node, f], low[node, f] - upper[block, f], 0.0)
                 gap += apart * apart
             if gap >= largest[block]:
+                continue
+            if features == 2:  # noqa: PLR2004 (one loop, which keeps all in registers)
+                a, b, c, d = low[node, 0], high[node, 0], low[node, 1], high[node, 1]
+                for i in range(size):
+                    x, y = columns[block, 0, i], columns[block, 1, i]
+                    u, v = max(a - x, x - b, 0.0), max(c - y, y - d, 0.0)
+                    total += weights[block, i] * max(budgets[block, i] - (u * u + v * v), 0.0)
                 continue
             reach[:] = 0.0
             for f in range(features):

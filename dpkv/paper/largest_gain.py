@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkv.paper.calibration_loops import LEAF, SpatialBlocks, gains, halve
+from dpkv.paper.calibration_loops import LEAF, SpatialBlocks, boxes_around, gains, halve_all
 from dpkv.types import Float64s, Indices
 
 PAIR_BUDGET = 6e10
@@ -62,33 +62,34 @@ class _GainSearch:
         place = np.empty(len(self._blocks.order), np.int64)
         place[self._blocks.order] = np.arange(len(place))
         self._look_into(place[guesses])
-        frontier = [(0, len(self._blocks.order))]
-        while frontier:
-            bounds = self._bounds(frontier)
+        frontier = np.asarray([[0, len(self._blocks.order)]])
+        while len(frontier):
+            bounds = self._gains(*boxes_around(self._blocks.points, frontier))
             order = np.argsort(-bounds)
-            following: list[tuple[int, int]] = []
+            following = [frontier[:0]]
             for start in range(0, len(order), BATCH):
-                promising = [i for i in order[start : start + BATCH] if self._worth(bounds[i])]
-                ranges = [frontier[i] for i in promising]
-                leaves = [np.arange(*r) for r in ranges if r[1] - r[0] <= LEAF]
+                batch = order[start : start + BATCH]
+                batch = batch[: self._worth(bounds[batch])]
+                if not len(batch):
+                    break  # bounds only fall from here on
+                ranges = frontier[batch]
+                small = ranges[:, 1] - ranges[:, 0] <= LEAF
+                leaves = [np.arange(*r) for r in ranges[small].tolist()]
                 self._look_into(np.concatenate([np.empty(0, np.int64), *leaves]))
-                following += [h for r in ranges if r[1] - r[0] > LEAF for h in halve(*r)]
-            frontier = following
+                following.append(halve_all(ranges[~small]))
+            frontier = np.concatenate(following)
         rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
         values = np.concatenate(self._values) if self._values else np.empty(0)
         return LargestGain(max(self._best, self._dropped), rows, values, self._pairs)
 
-    def _worth(self, bound: float) -> bool:
-        if bound > self._best * (1.0 + self._slack) and self._pairs < self._pair_budget:
-            return True
-        self._dropped = max(self._dropped, float(bound))
-        return False
-
-    def _bounds(self, ranges: list[tuple[int, int]]) -> Float64s:
-        points = self._blocks.points
-        low = np.stack([points[a:b].min(axis=0) for a, b in ranges])
-        high = np.stack([points[a:b].max(axis=0) for a, b in ranges])
-        return self._gains(low, high)
+    def _worth(self, bounds: Float64s) -> int:
+        """Return how many of the ranges, from the largest bound on, are to be looked into."""
+        worth = 0
+        if self._pairs < self._pair_budget:
+            worth = int((bounds > self._best * (1.0 + self._slack)).sum())
+        if worth < len(bounds):
+            self._dropped = max(self._dropped, float(bounds[worth]))
+        return worth
 
     def _look_into(self, rows: Indices) -> None:
         """Calculate g of the records at these places of the spatial order."""

@@ -640,14 +640,14 @@ def test_many_centers_make_fewer_restarts_and_swaps(monkeypatch):
     from dpkv.mechanisms.synopsis import clustering
 
     seedings, swaps = [], []
-    plain, swapped = clustering.kvariates, clustering._swapped
+    plain, improved = clustering.kvariates, clustering._improved
     monkeypatch.setattr(
         clustering, "kvariates", lambda *a, **o: seedings.append(1) or plain(*a, **o)
     )
-    monkeypatch.setattr(clustering, "_swapped", lambda *a: swaps.append(1) or swapped(*a))
+    monkeypatch.setattr(clustering, "_improved", lambda *a: swaps.append(a[2]) or improved(*a))
     monkeypatch.setattr(clustering, "_RESTART_WORK", 40 * 90 * 3)
     monkeypatch.setattr(clustering, "_SWAP_WORK", 30 * 3 * 5)
     points = clusters(30, 2, 3)
     found = WeightedPoints(points, np.ones(30), np.zeros(30))
     clustering.cluster(found, 3, np.random.default_rng(0))
-    assert (len(seedings), len(swaps)) == (3, 5)
+    assert (len(seedings), swaps) == (3, [5])

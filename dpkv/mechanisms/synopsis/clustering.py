@@ -6,13 +6,15 @@ speaks about. Restarts and swaps cost nothing, as the points are private already
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dpkv import kernels
 from dpkv.mechanisms.synopsis.cells import WeightedPoints
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.potentials import LloydResult, lloyd
-from dpkv.types import Float64s
+from dpkv.types import Float64s, Floats
 
 _RESTARTS = 20
 _SWAP_ITERATIONS = 8
@@ -39,7 +41,7 @@ def cluster(found: WeightedPoints, n_clusters: int, rng: np.random.Generator) ->
     return np.asarray(lloyd(points, best.centers, sample_weight=weights).centers)
 
 
-def _moved(found: WeightedPoints, starts: list[Float64s], most: int) -> list[LloydResult]:
+def _moved(found: WeightedPoints, starts: Sequence[Floats], most: int) -> list[LloydResult]:
     """Return where Lloyd's iterations end, from every start."""
     points, weights = found.points, found.weights
     if len(starts) == 1 and points.size * len(starts[0]) > _ONE_CORE:
