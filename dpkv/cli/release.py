@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpkv.cli import output
+from dpkv.cli.clusters import show_clusters
 from dpkv.cli.grouping import takes
 from dpkv.cli.planning import Taken, plan_release
 from dpkv.cli.provenance import describe_account, describe_taken, with_curators_facts
@@ -241,6 +242,7 @@ def _show(
         ["files", ", ".join(map(str, files))],
     ]
     output.print_facts(f"release {record.release_id}" if record.release_id else record.kind, rows)
+    show_clusters(record)
     output.say(record.summary)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.accounting.exact import float_below
 from dpkv.grid import Grid
+from dpkv.mechanisms.clusters import BLOCKS_AVERAGED
 from dpkv.mechanisms.mechanism import (
     GRID_STEPS,
     Mechanism,
@@ -131,6 +132,11 @@ class Gupt(Mechanism):
         """
         lost = 1.0 - 0.5 ** (self.n_clusters - 1)
         return self._noise_share(self.n_blocks) ** 2 + lost
+
+    @property
+    def untold(self) -> str | None:
+        """Averages over blocks count no records of a cluster."""
+        return BLOCKS_AVERAGED
 
     def run(self, ask: Ask) -> Outcome:
         """Ask for the sum over blocks, and divide it."""

@@ -28,6 +28,7 @@ from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.accounting.exact import float_below
 from dpkv.accounting.split import Split
 from dpkv.grid import Grid
+from dpkv.mechanisms.clusters import NO_DISTANCES, ClusterEstimates, fit_total
 from dpkv.mechanisms.mechanism import (
     GRID_STEPS,
     RECORDS,
@@ -168,6 +169,11 @@ class Lloyd(Mechanism):
         """That of the public start."""
         return _ERROR_OF_THE_START
 
+    @property
+    def untold(self) -> str | None:
+        """Counts and sums know nothing of distances."""
+        return NO_DISTANCES
+
     def telling_sizes(self, n_clusters: int) -> tuple[tuple[int, int], ...]:
         """A center moves only for many records."""
         return (_TELLING_RECORDS, 1), (_TELLING_RECORDS, n_clusters)
@@ -185,12 +191,36 @@ class Lloyd(Mechanism):
         """Iterate, two questions a time."""
         centers = public_start(self.grid, self.n_clusters)
         worth = max(1, math.ceil(_WORTH_DIVIDING * self.count_scale))
+        heard = []
         for _ in range(self.iterations):
             counts = ask(ClusterCounts(centers, self.count_scale))[:, np.newaxis]
             offsets = ask(ClusterSums(centers, self.grid, self.sum_scale))
             moved = self.grid.middle + np.floor_divide(offsets, np.maximum(counts, 1))
             centers = self.grid.clip(np.where(counts >= worth, moved, centers))
-        return Outcome(centers)
+            heard.append(counts[:, 0])
+        return Outcome(centers, clusters=self._estimates(centers, heard, ask.public_size))
+
+    def _estimates(
+        self, centers: Integers, heard: list[Integers], n_records: int | None
+    ) -> ClusterEstimates:
+        """Return what the last counts say, and how far off noise may have put the centers.
+
+        The counts are of clusters around the centers before they moved for the last time. How much
+        such a move changes is told by the counts before.
+        """
+        counts = heard[-1].astype(np.float64)
+        of_count, of_sum = 2.0 * self.count_scale**2, 2.0 * self.sum_scale**2
+        total = self.public_shares(n_records)
+        sizes, noise = fit_total(counts, np.full(len(counts), of_count), total)
+        drift = np.zeros(len(counts))
+        if len(heard) > 1:
+            own = np.square(heard[-1] - heard[-2]).astype(np.float64) - 2.0 * of_count
+            drift = (np.maximum(own - 4.0 * of_count, 0.0) + max(own.mean(), 0.0)) / 2.0
+        least = _WORTH_DIVIDING * self.count_scale
+        offsets = (centers - self.grid.middle).astype(np.float64)
+        variance = (of_sum + of_count * offsets**2) / np.maximum(counts, least)[:, np.newaxis] ** 2
+        told = ClusterEstimates(np.sqrt(variance), sizes, np.sqrt(noise + drift))
+        return told.worth(self.unit.counted(1.0))
 
 
 def public_start(grid: Grid, n_clusters: int) -> Integers:

@@ -16,13 +16,16 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
+
 from dpkv.accounting import ROW, Neighbours, Step, Unit, cost_of
 from dpkv.accounting.steps import gather_steps
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.errors import ParameterError
 from dpkv.grid import Grid
-from dpkv.records.questions import Ask
-from dpkv.types import Integers
+from dpkv.mechanisms.clusters import NOT_ESTIMATED
+from dpkv.records.questions import Ask, is_total_private
+from dpkv.types import Float64s, Integers
 from dpkv.validation import (
     MOST_CENTERS,
     MOST_RECORDS,
@@ -32,6 +35,7 @@ from dpkv.validation import (
 )
 
 if TYPE_CHECKING:
+    from dpkv.mechanisms.clusters import ClusterEstimates
     from dpkv.mechanisms.synopsis.cells import PrivateCells
 
 NEEDS_PUBLIC_M = "Its proof takes the number of records as public; under add/remove it is not."
@@ -260,9 +264,28 @@ class Mechanism(ABC):
         """
         return ()
 
+    @property
+    def untold(self) -> str | None:
+        """A code of what it cannot tell of its clusters, and why; None where it tells all."""
+        return NOT_ESTIMATED
+
     def find_fault_in(self, cells: PrivateCells) -> str | None:  # noqa: ARG002
         """Return why published cells cannot be of this mechanism; None where they can."""
         return "the mechanism makes no synopsis"
+
+    def public_shares(self, n_records: int | None) -> int | None:
+        """Return what so many records weigh in all, in shares; None where that is private."""
+        private = n_records is None or is_total_private(self.neighbours, self.unit)
+        return None if private else (n_records or 0) * self.unit.shares
+
+    def sizes_in(
+        self,
+        cells: PrivateCells,  # noqa: ARG002
+        centers: Integers,  # noqa: ARG002
+        n_records: int | None,  # noqa: ARG002
+    ) -> Float64s:
+        """Return the clusters' sizes again, in records, from cells that were published."""
+        return np.empty(0)
 
     @abstractmethod
     def run(self, ask: Ask) -> Outcome:
@@ -280,6 +303,8 @@ class Outcome:
     centers: Integers
     cells: PrivateCells | None = None
     """The private cells that the centers came from, where the mechanism makes some."""
+    clusters: ClusterEstimates | None = None
+    """What else the answers say of the clusters; None where ``Mechanism.untold`` says why not."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,11 @@ from dpkv.domain import Domain
 from dpkv.errors import PlanError
 from dpkv.ledger import Entry
 from dpkv.mechanisms import Mechanism, Neighbours, describe
+from dpkv.mechanisms.clusters import ClusterEstimates
 from dpkv.releases.canonical import digest
 from dpkv.releases.charged_bounds import PaidBounds
+from dpkv.releases.clusters import cluster_fields
+from dpkv.releases.files import centers_text
 from dpkv.releases.guarantee import not_protected, notes_of
 from dpkv.releases.record import (
     BoundsRecord,
@@ -63,6 +66,7 @@ class Draft:
         self,
         points: Int64s,
         centers: Float64s,
+        told: ClusterEstimates | None,
         *,
         release_id: str | None,
         created: str,
@@ -72,17 +76,19 @@ class Draft:
     ) -> ReleaseRecord:
         """Return the record of a run."""
         paid = None if bounds.entry is None else LedgerReference.of(bounds.entry)
+        domain = Domain.from_dict(self.record.bounds.domain)
+        known = cluster_fields(told, centers, self.mechanism.grid, domain)
         found: dict[str, Any] = {
+            **known,
             "release_id": release_id,
             "created": created,
             "bounds": self.record.bounds.model_copy(update={"ledger": paid}),
-            "centers": tuple(map(tuple, centers.tolist())),
             "grid_centers": tuple(map(tuple, points.tolist())),
-            "centers_digest": digest(centers_csv(self.record.columns, centers)),
             "synopsis_digest": None if synopsis is None else synopsis.digest,
             "ledger": None if entry is None else LedgerReference.of(entry),
         }
-        return self.record.model_copy(update=found)
+        filled = self.record.model_copy(update=found)
+        return filled.model_copy(update={"centers_digest": digest(centers_text(filled))})
 
 
 def draft_release(settled: Settled) -> Draft:
@@ -125,7 +131,9 @@ def _template(settled: Settled, domain: Domain, mechanism: Mechanism) -> Release
         columns=plan.columns,
         not_protected=not_protected(plan),
         notes=notes_of(plan, simulated=simulated),
-        centers=(),
+        clusters=(),
+        potential=None,
+        untold=mechanism.untold,
         grid_centers=(),
         clamped=plan.clamp,
         centers_digest=digest(nothing),

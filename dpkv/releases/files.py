@@ -16,11 +16,15 @@ RECORD_NAMES = ("release.json", f"release{CONDITIONAL}.json", f"simulation{SIMUL
 
 def release_files(record: ReleaseRecord, synopsis: PrivateSynopsis | None = None) -> dict[str, str]:
     """Return file names and texts: the centers as CSV, the record, and a synopsis if given."""
-    centers = centers_csv(record.columns, np.asarray(record.centers))
-    files = {centers_name(record): centers, record_name(record): record.to_json()}
+    files = {centers_name(record): centers_text(record), record_name(record): record.to_json()}
     if synopsis is not None:
         files[synopsis_name(record)] = synopsis.to_json()
     return files
+
+
+def centers_text(record: ReleaseRecord) -> str:
+    """Return the file of centers, with sizes where these are known."""
+    return centers_csv(record.columns, np.asarray(record.centers), record.sizes)
 
 
 def centers_name(record: ReleaseRecord) -> str:

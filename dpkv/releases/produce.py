@@ -239,6 +239,7 @@ def _produce(
     record = draft.fill_in(
         released,
         centers,
+        made.clusters,
         release_id=release_id,
         created=created,
         entry=entry,

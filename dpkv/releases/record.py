@@ -23,6 +23,7 @@ from dpkv.grid import Grid
 from dpkv.ledger import Entry
 from dpkv.mechanisms import Mechanism, Noise, PrivateBounds, Step
 from dpkv.mechanisms.mechanism import GRID_STEPS, Distribution
+from dpkv.releases.clusters import ClusterRecord, PotentialRecord
 from dpkv.releases.codes import Code, Note, Randomness, Unprotected
 from dpkv.releases.frozen import Frozen
 from dpkv.releases.guarantee import Guarantee
@@ -156,15 +157,39 @@ class ReleaseRecord(Frozen):
     columns: tuple[str, ...]
     not_protected: tuple[Unprotected, ...]
     notes: tuple[Note, ...]
-    centers: tuple[tuple[float, ...], ...]
+    clusters: tuple[ClusterRecord, ...]
+    """The released centers, and what noisy answers tell of their records, at no further cost."""
+    potential: PotentialRecord | None
+    untold: Code | None
+    """What the mechanism cannot tell of clusters, and why."""
     grid_centers: tuple[tuple[int, ...], ...]
     clamped: bool
     centers_digest: str
-    """SHA-256 of the centers as CSV text."""
+    """SHA-256 of the centers, and their sizes where these are known, as CSV text."""
     synopsis_digest: str | None
     """SHA-256 of the private synopsis that belongs to the release, where there is one."""
     ledger: LedgerReference | None
     signature: Signature | None = None
+
+    @property
+    def centers(self) -> tuple[tuple[float, ...], ...]:
+        """The released centers, in the user's coordinates."""
+        return tuple(cluster.center for cluster in self.clusters)
+
+    @property
+    def extent(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The least and the greatest value of every column that the bounds allow."""
+        domain = self.bounds.domain
+        if "lower" in domain:
+            return tuple(domain["lower"]), tuple(domain["upper"])
+        middle, radius = domain["center"], domain["radius"]
+        return tuple(x - radius for x in middle), tuple(x + radius for x in middle)
+
+    @property
+    def sizes(self) -> tuple[float, ...] | None:
+        """About how many records are nearest to every center; None where that is not known."""
+        found = tuple(cluster.size for cluster in self.clusters if cluster.size is not None)
+        return found if len(found) == len(self.clusters) > 0 else None
 
     def to_json(self) -> str:
         """Return the record as JSON text."""

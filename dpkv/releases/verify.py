@@ -23,6 +23,8 @@ from dpkv.mechanisms import Mechanism, Neighbours, PrivateBounds, from_descripti
 from dpkv.records.questions import N_MAGNITUDES, magnitude_edges
 from dpkv.releases.canonical import digest
 from dpkv.releases.charged_bounds import KeptBounds, bounds_id
+from dpkv.releases.clusters import differ, find_contradiction
+from dpkv.releases.files import centers_text
 from dpkv.releases.guarantee import guarantee, not_protected, notes_of
 from dpkv.releases.kept_releases import load_record
 from dpkv.releases.plan import Plan
@@ -48,7 +50,6 @@ from dpkv.releases.signing import (
     is_signed_by_its_key,
 )
 from dpkv.releases.synopsis import parse_synopsis
-from dpkv.tables.centers import centers_csv
 
 VOUCHED = "vouched for"
 """The check that says whether anybody stands behind the record, and who."""
@@ -123,6 +124,7 @@ class _Verification:
         yield "accounting", self.accounting
         yield "promise", self.promise
         yield "centres", self.centers
+        yield "clusters", self.clusters
         yield "digest", self.digests
         if self.synopsis_text is not None:
             yield "synopsis", self.synopsis
@@ -228,10 +230,25 @@ class _Verification:
         _must(same, "the centres are not those of the grid")
         return f"{record.plan.k} points of the public grid"
 
+    def clusters(self) -> str:
+        record, mechanism = self.record, self.mechanism
+        _must(record.untold == mechanism.untold, "what the mechanism cannot tell is misstated")
+        facts = record.clusters, record.potential, record.untold
+        shares = mechanism.public_shares(record.n_records)
+        total = None if shares is None else mechanism.unit.counted(shares)
+        fault = find_contradiction(*facts, self.domain, total)
+        if fault is not None:
+            raise _WrongError(fault)
+        if record.sizes is None:
+            return "the mechanism tells no sizes, and none are stated"
+        return "sizes, errors and radii are such as the mechanism tells"
+
     def digests(self) -> str:
         record = self.record
-        text = centers_csv(record.columns, np.asarray(record.centers))
-        _must(digest(text) == record.centers_digest, "the digest is not that of the centres")
+        _must(
+            digest(centers_text(record)) == record.centers_digest,
+            "the digest is not that of the centres",
+        )
         made = record.synopsis_digest is not None
         _must(made == self.mechanism.makes_synopsis, "the digest of a synopsis is misstated")
         if self.csv_text is None:
@@ -253,6 +270,11 @@ class _Verification:
         fault = mechanism.find_fault_in(found.cells)
         if fault is not None:
             raise _WrongError(fault)
+        points = np.asarray(record.grid_centers, dtype=np.int64)
+        true = mechanism.sizes_in(found.cells, points, record.n_records)
+        stated = record.sizes or ()
+        same = len(stated) == len(true) and not any(map(differ, stated, true.tolist()))
+        _must(same, "the sizes of the clusters are not those of the cells")
         return f"{len(found.counts)} private cells, covered by the same guarantee"
 
     def ledger(self) -> str:

@@ -124,6 +124,21 @@ CHOICES = {
 }
 """Why ``auto`` took a mechanism."""
 
+UNTOLD = {
+    "single-records-released": "each centre is a single record with noise, and nothing is asked "
+    "about clusters: no sizes, errors or radii",
+    "blocks-averaged": "centres are averages over blocks, and nothing is asked about clusters: no "
+    "sizes, errors or radii",
+    "distances-not-asked": "counts and sums say nothing about distances: no radii, no potential",
+    "not-estimated": "no sizes, errors or radii are estimated",
+}
+"""Why a mechanism cannot tell everything about its clusters."""
+
+ERRORS_COVER = (
+    "Standard errors cover the noise. They do not cover records that were cut to the bounds, "
+    "outliers whose pull was cut short, or records near a border that another centre would claim."
+)
+
 PARTS = {
     # steps
     "uniform-pick": "the first round: a record picked uniformly, released with noise",

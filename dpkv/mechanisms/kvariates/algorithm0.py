@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpkv.accounting import Step
+from dpkv.mechanisms.clusters import RECORDS_RELEASED
 from dpkv.mechanisms.mechanism import (
     GRID_STEPS,
     Mechanism,
@@ -77,6 +78,11 @@ class Algorithm0(Mechanism):
         if self.n_clusters > 1:
             later = terms.step(self.neighbours, self.unit, first=False)
             yield from (later for _ in range(self.n_clusters - 1))
+
+    @property
+    def untold(self) -> str | None:
+        """Nothing is asked about clusters."""
+        return RECORDS_RELEASED
 
     def run(self, ask: Ask) -> Outcome:
         """Run Algorithm 0, a question a round."""

@@ -58,7 +58,7 @@ def weighted_points(cells: PrivateCells, n_clusters: int) -> WeightedPoints:
     raw[leaves] = cells.counts
     kept, mass = _kept_cells(tree.children, raw, cells.count_scale)
     home = _homes(tree.children, kept)[leaves]
-    places, spread = _leaf_points(cells)
+    places, spread = leaf_points(cells)
     inside = home >= 0
     shares = np.maximum(cells.counts[inside], 0.0) + _CRUMB
     numbers = np.flatnonzero(kept)
@@ -72,7 +72,7 @@ def weighted_points(cells: PrivateCells, n_clusters: int) -> WeightedPoints:
     return _padded(found, cells.space, n_clusters)
 
 
-def _leaf_points(cells: PrivateCells) -> tuple[Float64s, Float64s]:
+def leaf_points(cells: PrivateCells) -> tuple[Float64s, Float64s]:
     """Return where a leaf's records are on average, and the squared error of that."""
     leaves, tree = cells.tree.leaves, cells.tree
     half = (tree.upper[leaves] - tree.lower[leaves]) / 2.0

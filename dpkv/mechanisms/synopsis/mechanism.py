@@ -46,6 +46,7 @@ from dpkv.mechanisms.mechanism import (
 from dpkv.mechanisms.synopsis import refine
 from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints, weighted_points
 from dpkv.mechanisms.synopsis.clustering import cluster
+from dpkv.mechanisms.synopsis.estimates import estimate_clusters, share_cells, sizes_of
 from dpkv.mechanisms.synopsis.settings import Layout, cell_dimensions, layout
 from dpkv.noise import smallest_scale
 from dpkv.records.questions import (
@@ -69,7 +70,7 @@ from dpkv.records.questions import (
     scale_for,
     tree_step,
 )
-from dpkv.types import Float64s
+from dpkv.types import Float64s, Integers
 from dpkv.validation import (
     LARGEST_WHOLE,
     MOST_ITERATIONS,
@@ -318,7 +319,10 @@ class Synopsis(Mechanism):
             else:
                 clusters = Clusters(estimate.centers, self.grid)
             estimate = self.lloyd_step(ask, clusters, estimate)
-        return Outcome(estimate.centers, cells)
+        edges = refine.bin_edges(self.grid, squared=self.step_noise.gaussian)
+        total = self.public_shares(ask.public_size)
+        told = estimate_clusters(cells, estimate, self.step_noise, edges, total)
+        return Outcome(estimate.centers, cells, told.worth(self.unit.counted(1.0)))
 
     def private_cells(self, ask: Ask) -> PrivateCells:
         """Return the private cells."""
@@ -366,6 +370,19 @@ class Synopsis(Mechanism):
         if self.mean_scale is None:
             return self.count_scale, 0.0
         return self.count_scale, scale_for(self.mean_scale, self._reach)
+
+    @property
+    def untold(self) -> str | None:
+        """Cells and Lloyd steps tell all."""
+        return None
+
+    def sizes_in(
+        self, cells: PrivateCells, centers: Integers, n_records: int | None
+    ) -> Float64s:
+        """Return the clusters' sizes again, in records, from cells that were published."""
+        total = self.public_shares(n_records)
+        sizes = sizes_of(cells, share_cells(cells, centers), len(centers), total)[0]
+        return sizes * self.unit.counted(1.0)
 
     def find_fault_in(self, cells: PrivateCells) -> str | None:
         """Compare noise and layout with its own."""

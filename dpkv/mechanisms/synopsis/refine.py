@@ -63,6 +63,8 @@ class Estimate:
     count_variance: Float64s
     variance: Float64s
     """Of every coordinate of a center, in squared grid steps."""
+    norms: Integers | None = None
+    """The noisy histograms of the last step's residual norms, whose edges are ``bin_edges``."""
 
 
 def bin_edges(grid: Grid, *, squared: bool) -> Integers:
@@ -81,7 +83,7 @@ def lloyd_step(
         NormHistograms(clusters, before.centers, edges, noise.gaussian, noise.norm_scale)
     )
     counts, count_variance = _combined(histogram, before, noise)
-    known = replace(before, counts=counts, count_variance=count_variance)
+    known = replace(before, counts=counts, count_variance=count_variance, norms=histogram)
     columns = grid.n_features if noise.gaussian else grid.n_features**2  # of norm^2 a column
     radii, pulled = choose_radii(histogram, counts, edges, noise, before.variance, columns)
     return move_centers(ask, clusters, known, radii, pulled, noise, grid)
