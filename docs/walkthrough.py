@@ -115,7 +115,7 @@ command(
     f"--mechanism {chosen} --out release"
 )
 centers = np.loadtxt("release/centers.csv", delimiter=",", skiprows=1)
-for east, north in centers:
+for east, north, *_size in centers:
     print(f"a clinic {east:+.1f} km east and {north:+.1f} km north of the square")
 
 # %% [markdown]

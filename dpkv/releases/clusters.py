@@ -104,10 +104,20 @@ def find_contradiction(
         return "the errors of a centre are not one per column"
     if any((cluster.radius or 0.0) > 1.001 * domain.working.diam2 for cluster in clusters):
         return "a radius is longer than the bounds are wide"
+    if potential is not None and _far_from(clusters, potential):
+        return "the potential is not that of the sizes and radii"
     stated = math.fsum(cluster.size or 0.0 for cluster in clusters)
     if tells_sizes and total and abs(stated - total) > _HALF_UNIT * len(clusters):
         return "the sizes do not add up to the number of records"
     return None
+
+
+def _far_from(clusters: tuple[ClusterRecord, ...], potential: PotentialRecord) -> bool:
+    """Tell whether a potential is another one than sizes and radii make, rounding aside."""
+    stated = [(cluster.size or 0.0, cluster.radius or 0.0) for cluster in clusters]
+    value = math.fsum(size * radius**2 for size, radius in stated)
+    rounding = math.fsum(_HALF_UNIT * radius**2 for _, radius in stated) + 2e-3 * value
+    return abs(potential.value - value) > rounding + 1e-3 * potential.value
 
 
 def differ(stated: float | None, true: float) -> bool:

@@ -64,7 +64,9 @@ def test_other_centres_of_the_same_id_are_found(released: Path) -> None:
         (released / "out-other" / name).write_text(text, encoding="utf-8")
     centers = released / "out-other" / "centers.csv"
     text = centers.read_text(encoding="utf-8")
-    centers.write_text(text.replace(str(record["centers"][0][0]), "0.5"), encoding="utf-8")
+    centers.write_text(
+        text.replace(str(record["clusters"][0]["center"][0]), "0.5"), encoding="utf-8"
+    )
     assert "out-other: two sets of centres for one id" in faults_of(released)
 
 

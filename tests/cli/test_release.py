@@ -80,8 +80,11 @@ def check_folder(folder: Path, home: Path) -> dict[str, object]:
     text = csv_file.read_text(encoding="utf-8")
     assert not failed(verify(record, csv_text=text, workspace=home / ".dpkv"))
     names, *rows = csv.reader(text.splitlines())
-    assert tuple(names) == record.columns
-    assert [[float(cell) for cell in row] for row in rows] == [list(c) for c in record.centers]
+    width = len(record.columns)
+    assert tuple(names[:width]) == record.columns
+    places = [tuple(map(float, row[:width])) for row in rows]
+    assert places == [tuple(center) for center in record.centers]
+    assert names[width:] == ([] if record.sizes is None else ["size"])
     return json.loads(json_file.read_text(encoding="utf-8"))
 
 
@@ -138,7 +141,7 @@ def test_k_above_the_calibration_is_calibrated_anew_and_says_so(
 ) -> None:
     result = succeeded(calibrated("release", "--k=7"))
     assert "k = 7 is not in the calibration (k = 2, 3): calibrated anew." in result.stderr
-    assert len(check_folder(home / "release", home)["centers"]) == 7  # type: ignore[arg-type]
+    assert len(check_folder(home / "release", home)["clusters"]) == 7  # type: ignore[arg-type]
 
 
 def test_k_above_the_records_is_refused(calibrated: Run, home: Path) -> None:
@@ -481,9 +484,9 @@ def test_a_simulation_is_stamped_and_repeats(run: Run, home: Path) -> None:
     assert record["kind"] == "simulation" and record["releasable"] is False
     assert not (home / ".dpkv" / "ledger.sqlite").exists()
     again = succeeded(run("simulate", *direct("--seed=7", "--out=again", "--json")))
-    assert json.loads(again.stdout)["centers"] == record["centers"]
+    assert json.loads(again.stdout)["clusters"] == record["clusters"]
     other = succeeded(run("simulate", *direct("--seed=8", "--out=other", "--json")))
-    assert json.loads(other.stdout)["centers"] != record["centers"]
+    assert json.loads(other.stdout)["clusters"] != record["clusters"]
     assert "seed must be" in refusal(run("simulate", *direct("--seed=-1", "--out=bad")))
 
 

@@ -107,7 +107,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "gamma": (lambda f: f["plan"].update(gamma=10.0), "mechanism: "),
     "steps": (lambda f: f["steps"].pop(), "accounting: "),
     "spent": (lambda f: f.update(spent=0.25), "spent is stated as 0.25"),
-    "centers": (lambda f: f["centers"][0].__setitem__(0, 0.123), "centres: "),
+    "centers": (lambda f: f["clusters"][0]["center"].__setitem__(0, 0.123), "centres: "),
     "grid centers": (lambda f: f["grid_centers"][0].__setitem__(0, 77), "centres: "),
     "digest": (lambda f: f.update(centers_digest="0" * 64), "digest: "),
     "notes": (lambda f: f["notes"].append("bounds-of-data"), "promise: "),
@@ -345,11 +345,13 @@ def forge(path: Path, values: np.ndarray) -> None:
     grid = domain.grid(record.plan.grid_bits)
     points = grid.quantise(values)
     centers = restore_centers(grid, domain, points)
+    moved = zip(record.clusters, centers.tolist(), strict=True)
+    clusters = tuple(one.model_copy(update={"center": tuple(place)}) for one, place in moved)
     forged = record.model_copy(
         update={
-            "centers": tuple(map(tuple, centers.tolist())),
+            "clusters": clusters,
             "grid_centers": tuple(map(tuple, points.tolist())),
-            "centers_digest": digest(centers_csv(record.columns, centers)),
+            "centers_digest": digest(centers_csv(record.columns, centers, record.sizes)),
             "ledger": None,
             "release_id": None,
             "signature": None,

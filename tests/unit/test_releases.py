@@ -93,8 +93,19 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{path}.{key}", below
 
 
+CHARGED = {"charged": "1", "charged_delta": "0"}
+
+
 def without_centers(record: ReleaseRecord) -> dict[str, Any]:
-    varying = {"centers", "grid_centers", "centers_digest", "created", "release_id", "ledger"}
+    varying = {
+        "clusters",
+        "potential",
+        "grid_centers",
+        "centers_digest",
+        "created",
+        "release_id",
+        "ledger",
+    }
     return record.model_dump(mode="json", exclude=varying)
 
 
@@ -231,11 +242,16 @@ def test_the_record_says_what_was_done(mechanism: str, workspace: Path) -> None:
     assert all(stated["guarantee"]["assumptions"])
     text = release_files(record)["centers.csv"]
     assert stated["centers_digest"] == sha256(text.encode()).hexdigest()
-    assert [[float(cell) for cell in line.split(",")] for line in text.split()[1:]] == stated[
-        "centers"
-    ]
+    written = [[float(cell) for cell in line.split(",")] for line in text.split()[1:]]
+    assert [row[:2] for row in written] == [one["center"] for one in stated["clusters"]]
+    sizes = [one["size"] for one in stated["clusters"]]
+    if stated["untold"] in (None, "distances-not-asked"):
+        assert text.startswith("x1,x2,size\n")
+        assert [row[2] for row in written] == [round(size) for size in sizes]
+    else:
+        assert text.startswith("x1,x2\n") and sizes == [None] * 4
     entry, kept = Ledger(workspace).read().entries
-    assert stated["ledger"] == {"number": 1, "digest": entry.digest, "charged": "1"}
+    assert stated["ledger"] == {"number": 1, "digest": entry.digest, **CHARGED}
     assert stated["release_id"] == entry.release_id
     assert entry.label == "array" and entry.end_to_end is True
     assert kept.kind == "kept" and kept.release_id == entry.release_id and kept.eps == 0
@@ -322,8 +338,9 @@ def test_add_remove_keeps_the_number_of_records_secret(
     assert stated["n_records"] is None
     assert "record-count" not in stated["not_protected"]
     assert "adding or removing" in record.summary
-    for random_or_coded in ("centers", "grid_centers", "centers_digest", "ledger", "release_id"):
-        del stated[random_or_coded]
+    random_or_coded = {"clusters", "potential", "grid_centers", "centers_digest", "ledger"}
+    for name in {*random_or_coded, "release_id"}:
+        del stated[name]
     for path, value in leaves(stated):
         assert value != len(records) and str(len(records)) not in str(value), path
     assert record.charged == 2, "counts twice"
@@ -764,7 +781,8 @@ def test_another_release_in_its_place_is_refused(workspace: Path) -> None:
 
 def test_altered_kept_centers_are_refused(workspace: Path) -> None:
     record = dpkv.release(X, **ASKED, release_id="mine").record
-    moved = record.model_copy(update={"centers": ((0.0, 0.0),) * 4})
+    elsewhere = [one.model_copy(update={"center": (0.0, 0.0)}) for one in record.clusters]
+    moved = record.model_copy(update={"clusters": tuple(elsewhere)})
     kept_releases.release_path(workspace, "mine").write_text(moved.to_json(), encoding="utf-8")
     with pytest.raises(UsageError, match=r"kept with other centres \(entry 2\): restore its file"):
         dpkv.release(X, **ASKED, release_id="mine")

@@ -183,7 +183,7 @@ def test_a_missing_signature_is_found_where_one_is_expected(
         {"release_id": "another"},
         {"n_records": 61},
         {"columns": ("x2", "x1")},
-        {"centers": ((0.0, 0.0), (0.0, 0.0))},
+        {"clusters": ()},
     ],
     ids=lambda update: next(iter(update)),
 )

@@ -47,9 +47,9 @@ from dpkv.records.questions import (
     tree_from_splits,
 )
 from dpkv.releases.canonical import digest
+from dpkv.releases.files import centers_text
 from dpkv.releases.synopsis import PrivateSynopsis, parse_synopsis
 from dpkv.releases.verify import failed, verify
-from dpkv.tables.centers import centers_csv
 
 REPLACE, ADD = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 both = pytest.mark.parametrize("neighbours", [REPLACE, ADD])
@@ -589,14 +589,11 @@ def test_a_forged_record_is_held_against_the_ledgers_note(tmp_path):
     points = ((1, 2), (3, 4))
     grid, domain = Box((-1.0, -1.0), (1.0, 1.0)).grid(), Box((-1.0, -1.0), (1.0, 1.0))
     values = domain.clip(grid.restore(np.asarray(points)))
-    text = centers_csv(done.record.columns, values)
-    forged = done.record.model_copy(
-        update={
-            "grid_centers": points,
-            "centers": tuple(map(tuple, values.tolist())),
-            "centers_digest": digest(text),
-        }
-    )
+    moved = zip(done.record.clusters, values.tolist(), strict=True)
+    clusters = tuple(one.model_copy(update={"center": tuple(place)}) for one, place in moved)
+    forged = done.record.model_copy(update={"grid_centers": points, "clusters": clusters})
+    text = centers_text(forged)
+    forged = forged.model_copy(update={"centers_digest": digest(text)})
     wrong = failed(verify(forged, workspace=workspace))
     assert [check.name for check in wrong] == ["ledger"]
     assert "another record" in wrong[0].detail
