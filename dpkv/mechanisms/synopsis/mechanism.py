@@ -376,9 +376,7 @@ class Synopsis(Mechanism):
         """Cells and Lloyd steps tell all."""
         return None
 
-    def sizes_in(
-        self, cells: PrivateCells, centers: Integers, n_records: int | None
-    ) -> Float64s:
+    def sizes_in(self, cells: PrivateCells, centers: Integers, n_records: int | None) -> Float64s:
         """Return the clusters' sizes again, in records, from cells that were published."""
         total = self.public_shares(n_records)
         sizes = sizes_of(cells, share_cells(cells, centers), len(centers), total)[0]
