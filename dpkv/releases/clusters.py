@@ -11,7 +11,7 @@ from pydantic import Field
 from dpkv.domain import Domain
 from dpkv.grid import Grid
 from dpkv.mechanisms.clusters import NO_DISTANCES, ClusterEstimates
-from dpkv.releases.plan import Frozen
+from dpkv.releases.frozen import Frozen
 from dpkv.types import Float64s
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
