@@ -182,7 +182,9 @@ NEEDS_THE_LEDGER = {
 """What no check of an unsigned record notices without the curator's workspace."""
 
 
-NEEDS_THE_ANSWERS = re.compile(r"clusters\.\d+\.(center_sd\.\d+|size|size_sd)")
+NEEDS_THE_ANSWERS = re.compile(
+    r"clusters\.\d+\.(center_sd\.\d+|size|size_sd|radius)|potential\.\w+"
+)
 """Likewise where no synopsis is beside the record: noisy answers are not published."""
 
 
