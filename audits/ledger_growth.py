@@ -48,9 +48,10 @@ def fill(workspace: Path, n_entries: int) -> None:
                 entry = replace(
                     plain,
                     kind="charge",
-                    nano_eps=charge_units(Decimal("0.1"), "replace-one"),
+                    nano_eps=charge_units(Decimal("0.1")),
                     end_to_end=True,
                     neighbours="replace-one",
+                    unit="row",
                     plan_digest=secrets.token_hex(32),
                     **name,
                 )

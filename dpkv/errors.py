@@ -66,18 +66,16 @@ class BudgetError(DpkvError):
         requested: Decimal,
         remaining: Decimal,
         difference: Decimal,
-        doubled: bool = False,
         what: str = "eps",
+        protects: str = "replace-one",
     ) -> None:
         self.requested = requested
         self.remaining = remaining
         self.difference = difference
-        times = "twice" if what == "eps" else "1 + e^eps times"
-        unit = f"replace-one; an add-remove {what} counts {times}" if doubled else "replace-one"
         super().__init__(
             f"budget refused: requested {what} {requested:f}, remaining {remaining:f}, short by "
-            f"{difference:f} ({unit}); nothing was charged or written. Ask for a smaller {what}, "
-            "or have whoever answers for the data raise the budget."
+            f"{difference:f} ({protects}); nothing was charged or written. Ask for a smaller "
+            f"{what}, or have whoever answers for the data raise the budget."
         )
 
 

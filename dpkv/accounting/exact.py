@@ -57,6 +57,15 @@ def log_above(value: Fraction) -> Decimal:
     return context.multiply(context.ln(exact), ABOVE_ROUNDING)
 
 
+def round_up(value: Decimal, places: int = 6) -> Decimal:
+    """Return a figure to show: never below the value, without idle zeros."""
+    if not value.is_finite():
+        return value
+    unit = Decimal(1).scaleb(-places)
+    text = f"{value.quantize(unit, rounding=ROUND_CEILING, context=upward(80)):f}"
+    return Decimal(text.rstrip("0").rstrip(".") if "." in text else text)
+
+
 def float_above(value: Decimal) -> float:
     """Return the least float that is not below ``value``."""
     number = float(value)

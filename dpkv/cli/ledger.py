@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpkv.accounting.exact import round_up
 from dpkv.cli import options, output
+from dpkv.cli.progress import ProgressBar
 from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import LedgerError, UsageError, VerificationError
 
@@ -18,14 +21,28 @@ SHOWN_FINGERPRINT = 8  # characters
 _EMPTY = "the ledger is empty: nothing was released from this folder"
 
 
-def show(as_json: options.AsJson = False) -> None:
+def show(
+    delta: Annotated[
+        str,
+        typer.Option(help="At which delta to compose the charges of an account without its own."),
+    ] = "0",
+    as_json: options.AsJson = False,
+) -> None:
     """Show budgets, what was spent, and every entry.
+
+    The plain sum of all charges always holds. What they cost composed is less from a few charges
+    on, at a small delta: by zCDP, or by privacy-loss distributions where no price depended on what
+    earlier releases showed. What is left is what the next charge may cost.
 
     Example:  dpkv ledger show
     """
     from dpkv.ledger import Ledger
+    from dpkv.validation import exact_delta
 
-    chain = Ledger(WORKSPACE).verify()  # sums of one that lacks charges would be too small
+    chance = exact_delta("--delta", delta)
+    with ProgressBar("verifying the ledger") as bar:
+        # Sums of one that lacks charges would be too small.
+        chain = Ledger(WORKSPACE).verify(bar.update)
     accounts, entries = chain.accounts(), chain.entries
     if as_json:
         output.print_json(
@@ -33,8 +50,7 @@ def show(as_json: options.AsJson = False) -> None:
                 "schema_version": 1,
                 "kind": "ledger",
                 "visibility": "curator-only",
-                "neighbours": "replace-one",
-                "accounts": [_account_fields(account, entries) for account in accounts],
+                "accounts": [_account_fields(account, entries, chance) for account in accounts],
                 "entries": [_entry_fields(entry) for entry in entries],
             }
         )
@@ -43,10 +59,13 @@ def show(as_json: options.AsJson = False) -> None:
         output.say(_EMPTY)
         return
     output.print_table(
-        "budgets (eps, replace-one neighbours)",
-        ["data", "fingerprint", "budget", "spent", "left", "releases", "not end to end"],
-        [_account_cells(account, entries) for account in accounts],
-    )
+        "budgets",
+        [
+            "data", "fingerprint", "protects", "budget", "plain sum", "composed", "left",
+            "releases", "not end to end",
+        ],
+        [_account_cells(account, entries, chance) for account in accounts],
+    )  # fmt: skip
     output.print_table(
         "entries",
         ["entry", "when (UTC)", "what", "data", "eps"],
@@ -66,32 +85,83 @@ def set_budget(
             metavar="DATA", help="The table, its fingerprint from 'show', or name:NAME."
         ),
     ],
-    eps: Annotated[str, typer.Option(help="What all releases together may cost (replace-one).")],
+    eps: Annotated[
+        str | None, typer.Option(help="What all releases together may cost.", show_default=False)
+    ] = None,
     delta: Annotated[str, typer.Option(help="The delta of all releases together.")] = "0",
+    rho: Annotated[
+        str | None, typer.Option(help="A budget in zCDP instead of --eps.", show_default=False)
+    ] = None,
+    neighbours: Annotated[
+        str | None,
+        typer.Option(
+            help="replace-one or add-remove (default: the account's, or replace-one).",
+            show_default=False,
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(help="row or person (default: the account's, or row).", show_default=False),
+    ] = None,
+    prices: Annotated[
+        str,
+        typer.Option(
+            help="adaptive: what a release costs may depend on what earlier ones showed; or fixed: "
+            "you state that it does not, and charges are composed more tightly."
+        ),
+    ] = "adaptive",
     as_json: options.AsJson = False,
 ) -> None:
     """Set what all releases of a table together may cost; later ones are refused beyond it.
 
+    The budget is for one relation and one unit, and so is the account: releases for others are
+    refused.
+
     Example:  dpkv ledger set-budget patients.csv --eps 3
     """
     from dpkv.ledger import Ledger
-    from dpkv.validation import exact_delta, exact_eps
+    from dpkv.validation import exact_delta, exact_eps, one_of
 
-    amount, chance = exact_eps("--eps", eps), exact_delta("--delta", delta)
+    if eps is None and rho is None:
+        raise UsageError("--eps or --rho must be given: what may all releases together cost?")
+    amount = None if eps is None else exact_eps("--eps", eps)
+    zcdp, chance = None if rho is None else exact_eps("--rho", rho), exact_delta("--delta", delta)
+    one_of("--prices", prices, ("adaptive", "fixed"))
     ledger = Ledger(WORKSPACE)
     dataset, label = _dataset(ledger, data)
-    chain = ledger.set_budget(dataset=dataset, label=label, eps=amount, delta=chance).chain
+    chain = ledger.set_budget(
+        dataset=dataset,
+        label=label,
+        eps=amount,
+        delta=chance,
+        rho=zcdp,
+        neighbours=neighbours,
+        unit=unit,
+        fixed_prices=prices == "fixed",
+    ).chain
     account = chain.account(dataset)
     if as_json:
-        fields = _account_fields(account, chain.entries)
+        fields = _account_fields(account, chain.entries, chance)
         output.print_json({"schema_version": 1, "kind": "budget", **fields})
         return
+    output.say(f"{label}: {describe_budget(account)} ({account.protects})")
+
+
+def describe_budget(account: Account) -> str:
+    """Say what an account may spend, has spent, and has left."""
+    from dpkv.ledger.entries import delta_of_units
+
+    if account.rho_budget is not None:
+        spent = "-" if account.rho_spent is None else f"{delta_of_units(account.rho_spent):f}"
+        return (
+            f"budget rho {delta_of_units(account.rho_budget):f}, {spent} spent, "
+            f"{account.remaining:f} left"
+        )
     beyond = ""
     if account.delta_budget or account.delta_spent:
         beyond = f"; delta {account.delta_budget:f}, {account.delta_spent:f} spent"
-    output.say(
-        f"{label}: budget {account.budget:f}, {account.spent:f} spent, {account.remaining:f} left"
-        f"{beyond} (replace-one neighbours)"
+    return (
+        f"budget {account.budget:f}, {account.counted:f} spent, {account.remaining:f} left{beyond}"
     )
 
 
@@ -103,7 +173,8 @@ def verify(as_json: options.AsJson = False) -> None:
     from dpkv.ledger import Ledger
 
     try:
-        count = len(Ledger(WORKSPACE).verify())
+        with ProgressBar("verifying the ledger") as bar:
+            count = len(Ledger(WORKSPACE).verify(bar.update))
     except LedgerError as error:
         raise VerificationError(str(error)) from None
     if as_json:
@@ -142,15 +213,33 @@ def _n_releases(account: Account, entries: tuple[Entry, ...]) -> int:
     return sum(release_of_bounds(charge.release_id) is None for charge in charges)
 
 
-def _account_fields(account: Account, entries: tuple[Entry, ...]) -> dict[str, Any]:
+def _account_fields(
+    account: Account, entries: tuple[Entry, ...], chance: Decimal
+) -> dict[str, Any]:
+    from dpkv.ledger.entries import delta_of_units
+
+    delta = account.delta_budget or chance
+    composed = account.composed(delta)
+    in_rho, rho = account.rho_budget is not None, account.rho_spent
     return {
         "dataset": account.dataset,
         "label": account.label,
+        "neighbours": account.neighbours,
+        "unit": account.unit,
+        "prices": "fixed" if account.fixed_prices else "adaptive",
         "budget": None if account.budget is None else f"{account.budget:f}",
         "spent": f"{account.spent:f}",
-        "remaining": None if account.remaining is None else f"{account.remaining:f}",
+        "counted": f"{account.counted:f}",
+        "remaining": None if account.remaining is None or in_rho else f"{account.remaining:f}",
         "delta_budget": None if account.delta_budget is None else f"{account.delta_budget:f}",
         "delta_spent": f"{account.delta_spent:f}",
+        "rho_budget": None if not in_rho else f"{delta_of_units(account.rho_budget or 0):f}",
+        "rho_spent": None if rho is None else f"{delta_of_units(rho):f}",
+        "composed": {
+            "eps": f"{round_up(composed.eps):f}",
+            "delta": f"{delta:f}",
+            "by": composed.way,
+        },
         "releases": _n_releases(account, entries),
         "not_end_to_end": account.n_conditional,
     }
@@ -167,21 +256,46 @@ def _entry_fields(entry: Entry) -> dict[str, Any]:
         "delta": f"{entry.delta:f}",
         "end_to_end": entry.end_to_end,
         "neighbours": entry.neighbours,
+        "unit": entry.unit,
+        "prices": entry.more.get("prices"),
         "created": entry.created,
         "digest": entry.digest,
     }
 
 
-def _account_cells(account: Account, entries: tuple[Entry, ...]) -> list[str]:
+def _account_cells(account: Account, entries: tuple[Entry, ...], chance: Decimal) -> list[str]:
     return [
         account.label,
         account.dataset[:SHOWN_FINGERPRINT],
-        "none" if account.budget is None else f"{account.budget:f}",
+        account.protects,
+        _budget_told(account),
         f"{account.spent:f}",
+        _composed_told(account, chance),
         "-" if account.remaining is None else f"{account.remaining:f}",
         str(_n_releases(account, entries)),
         str(account.n_conditional),
     ]
+
+
+def _budget_told(account: Account) -> str:
+    from dpkv.ledger.entries import delta_of_units
+
+    if account.rho_budget is not None:
+        return f"rho {delta_of_units(account.rho_budget):f}"
+    if account.budget is None:
+        return "none"
+    return f"{account.budget:f}" + (
+        f", delta {account.delta_budget}" if account.delta_budget else ""
+    )
+
+
+def _composed_told(account: Account, chance: Decimal) -> str:
+    """Say what the charges cost together, where that is less than their sum."""
+    delta = account.delta_budget or chance
+    composed = account.composed(delta)
+    if composed.way == "sum" or not composed.eps.is_finite():
+        return "-"
+    return f"{round_up(composed.eps):f} at delta {delta} ({composed.way})"
 
 
 def _entry_cells(entry: Entry) -> list[str]:

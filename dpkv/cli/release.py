@@ -12,6 +12,7 @@ import typer
 from dpkv.cli import output
 from dpkv.cli.clusters import show_clusters
 from dpkv.cli.grouping import takes
+from dpkv.cli.ledger import describe_budget
 from dpkv.cli.planning import Taken, plan_release
 from dpkv.cli.provenance import describe_account, describe_taken, with_curators_facts
 from dpkv.cli.reading import WORKSPACE
@@ -208,7 +209,9 @@ def _budget_line(done: Release) -> str:
     if account.remaining is None:
         beyond = f", delta {account.delta_spent:f}" if account.delta_spent else ""
         return f"{charged}{account.spent:f}{beyond} spent in all, no budget is set"
-    line = f"{charged}{account.spent:f} of {account.budget:f} spent, {account.remaining:f} left"
+    if account.rho_budget is not None:
+        return f"{charged}{describe_budget(account)}"
+    line = f"{charged}{account.counted:f} of {account.budget:f} spent, {account.remaining:f} left"
     if account.delta_spent or account.delta_budget:
         line += f"; delta {account.delta_spent:f} of {account.delta_budget:f} spent"
     return line

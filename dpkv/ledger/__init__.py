@@ -17,7 +17,7 @@ seed is ever in the ledger; a data set goes by a keyed fingerprint that is made 
 """
 
 from dpkv.ledger.accounts import Account
-from dpkv.ledger.chain import Chain
+from dpkv.ledger.chain import Chain, Written
 from dpkv.ledger.entries import (
     NAMED,
     NEIGHBOURS,
@@ -25,9 +25,10 @@ from dpkv.ledger.entries import (
     budget_units,
     charge_units,
     delta_charge_units,
+    draft_charge,
     entry_digest,
 )
-from dpkv.ledger.ledger import Ledger
+from dpkv.ledger.ledger import Charge, Ledger
 from dpkv.validation import LARGEST_EPS
 
 __all__ = [
@@ -36,10 +37,13 @@ __all__ = [
     "NEIGHBOURS",
     "Account",
     "Chain",
+    "Charge",
     "Entry",
     "Ledger",
+    "Written",
     "budget_units",
     "charge_units",
     "delta_charge_units",
+    "draft_charge",
     "entry_digest",
 ]

@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
 
 from dpkv.errors import BrokenLedgerError
 from dpkv.ledger.accounts import Account, Accounts, add_entry
-from dpkv.ledger.entries import (
-    Entry,
-    charge_units,
-    delta_charge_units,
-    draft,
-    entry_digest,
-    fault,
-)
+from dpkv.ledger.entries import Entry, entry_digest, fault
 from dpkv.ledger.store import RESTORE, Session
 from dpkv.ledger.verified import NOTHING, Base
 
-_PURE = Decimal(0)
 _TOLD_EVERY = 1024
 Progress = Callable[[float], None]
 
@@ -86,20 +77,9 @@ class Chain:
         """Return the account of every data set, in the order in which they first appeared."""
         return tuple(self._accounts.values())
 
-    def mixed_relations(self, *, release_id: str, dataset: str, neighbours: str) -> str | None:
-        """Return what to say before this charge, where it mixes relations on one account."""
-        if self.find(release_id) is not None:
-            return None  # charged before
-        return self.account(dataset).mixed_relations(neighbours)
-
-    def check(self, *, dataset: str, eps: Decimal, delta: Decimal = _PURE, neighbours: str) -> None:
+    def check(self, wanted: Entry) -> None:
         """Refuse what the budget has not enough left for; nothing is charged or set aside."""
-        wanted = replace(
-            draft("charge", dataset, "", charge_units(eps, neighbours)),
-            neighbours=neighbours,
-            atto_delta=delta_charge_units(delta, eps, neighbours),
-        )
-        self.account(dataset).check_affordable(wanted)
+        self.account(wanted.dataset).check_affordable(wanted)
 
     def with_entry(self, entry: Entry) -> Chain:
         """Return the chain with one more entry."""
@@ -149,7 +129,7 @@ def read_chain(session: Session, place: str, base: Base, progress: Progress | No
             )
     entries: list[Entry] = []
     previous, number, count = base.digest, base.number, session.count()
-    for number, entry in enumerate(session.rows(base.number), start=base.number + 1):
+    for number, entry in enumerate(session.rows(base.number or None), start=base.number + 1):
         if (wrong := fault(entry, number, previous)) is not None:
             raise _broken(place, wrong)
         entries.append(entry)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Literal
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
 
-from dpkv.accounting.exact import ABOVE_ROUNDING, downward, upward
+from dpkv.accounting.composition import Price, write_prices
+from dpkv.accounting.exact import downward, upward
 from dpkv.errors import ParameterError, UsageError
-from dpkv.validation import LARGEST_EPS
+from dpkv.validation import LARGEST_EPS, one_of
 
 NEIGHBOURS = ("replace-one", "add-remove")
+UNITS = ("row", "person")
 NAMED = "name:"
 """How the ledger's name of a data set begins where a person chose it; others are fingerprints."""
 BEFORE_THE_FIRST = "0" * 64
@@ -32,8 +39,8 @@ class Entry:
 
     A charge for a release, the note that its centers are kept, a budget, a checkpoint of all
     entries before it, or the note that the ledger goes on elsewhere. ``nano_eps`` is billionths
-    of the eps that counts against the budget, for replace-one neighbours. Fields that may be None
-    belong to some kinds only.
+    of the eps that counts against the budget, or is the budget's, for the entry's neighbours and
+    unit. Fields that may be None belong to some kinds only.
     """
 
     number: int
@@ -60,8 +67,14 @@ class Entry:
 
     @property
     def eps(self) -> Decimal:
-        """The eps that counts against the budget (or is the budget), for replace-one neighbours."""
+        """The eps that counts against the budget, or is the budget's."""
         return eps_of_units(self.nano_eps)
+
+    @cached_property
+    def more(self) -> dict[str, Any]:
+        """What only some kinds of entries have."""
+        found = json.loads(self.details) if self.details else {}
+        return found if isinstance(found, dict) else {}
 
     @property
     def delta(self) -> Decimal:
@@ -69,33 +82,28 @@ class Entry:
         return delta_of_units(self.atto_delta)
 
 
-def charge_units(eps: Decimal, neighbours: str) -> int:
-    """Return the billionths that ``eps`` counts against a replace-one budget, rounded up."""
-    if neighbours not in NEIGHBOURS:
-        raise ParameterError("neighbours", f"one of {', '.join(NEIGHBOURS)}", neighbours)
-    # Replace-one neighbours D = C + {x} and D' = C + {y} are both one step of add-remove from C, so
-    # P[M(D) in S] <= e^eps P[M(C) in S] <= e^(2 eps) P[M(D') in S]: add-remove counts twice.
-    times = 2 if neighbours == "add-remove" else 1
-    return _units(eps, times, ROUND_CEILING)
+def charge_units(eps: Decimal) -> int:
+    """Return the billionths that ``eps`` counts against a budget, rounded up."""
+    return _units(eps, ROUND_CEILING)
 
 
-def delta_charge_units(delta: Decimal, eps: Decimal, neighbours: str) -> int:
-    """Return the units of 1e-18 that ``delta`` counts against a replace-one budget, rounded up.
-
-    Two steps of add-remove, as above: P[M(D) in S] <= e^eps (e^eps P[M(D') in S] + delta) + delta,
-    so delta counts 1 + e^eps times. More than 1 means nothing more.
-    """
-    if neighbours not in NEIGHBOURS:
-        raise ParameterError("neighbours", f"one of {', '.join(NEIGHBOURS)}", neighbours)
-    if delta == 0:
-        return 0
+def delta_charge_units(delta: Decimal) -> int:
+    """Return the units of 1e-18 that ``delta`` counts against a budget, rounded up."""
     context = upward(traps=False)
-    times = Decimal(1)
-    if neighbours == "add-remove":
-        # Decimal's exp rounds to nearest whatever the context, hence the last factor.
-        times = context.multiply(context.add(times, context.exp(eps)), ABOVE_ROUNDING)
-    units = context.multiply(context.multiply(delta, times), _ATTO)
+    units = context.multiply(delta, _ATTO)
     return int(min(units, _ATTO).to_integral_value(ROUND_CEILING, context=context))
+
+
+def rho_units(rho: Fraction) -> int:
+    """Return the units of 1e-18 that rho counts against a budget, rounded up."""
+    return math.ceil(rho * 10**18)
+
+
+def rho_budget_units(rho: Decimal) -> int:
+    """Return the units of 1e-18 of a budget in rho, rounded down."""
+    if not rho.is_finite() or not 0 < rho <= LARGEST_EPS:
+        raise ParameterError("rho", f"a number above 0 and at most {LARGEST_EPS}", str(rho))
+    return math.floor(Fraction(rho) * 10**18)
 
 
 def delta_budget_units(delta: Decimal) -> int:
@@ -108,16 +116,14 @@ def delta_budget_units(delta: Decimal) -> int:
 
 def budget_units(eps: Decimal) -> int:
     """Return the billionths of a budget of ``eps``, rounded down."""
-    return _units(eps, 1, ROUND_FLOOR)
+    return _units(eps, ROUND_FLOOR)
 
 
-def _units(eps: Decimal, times: int, rounding: str) -> int:
+def _units(eps: Decimal, rounding: str) -> int:
     if not eps.is_finite() or not 0 < eps <= LARGEST_EPS:
         raise ParameterError("eps", f"a number above 0 and at most {LARGEST_EPS}", str(eps))
-    # 60 digits reach far below a billionth, so rounding the product first cannot pass over one.
     context = (upward if rounding == ROUND_CEILING else downward)(traps=False)
-    product = context.multiply(eps, Decimal(times))
-    return int(product.quantize(_BILLIONTH, context=context).scaleb(9, context))
+    return int(eps.quantize(_BILLIONTH, context=context).scaleb(9, context))
 
 
 def eps_of_units(units: int) -> Decimal:
@@ -144,9 +150,22 @@ def entry_digest(entry: Entry) -> str:
     """Return the SHA-256 of the canonical JSON of every field but the digest; truth is 0 or 1."""
     known = dict(vars(entry))
     del known["digest"]
+    known.pop("more", None)  # made from the details
     if isinstance(entry.end_to_end, bool):
         known["end_to_end"] = int(entry.end_to_end)
     return hashlib.sha256(_ENCODER.encode(known).encode("ascii")).hexdigest()
+
+
+def write_details(**facts: object) -> str:
+    """Return details as canonical JSON; those that are None are left out."""
+    known = {name: value for name, value in facts.items() if value is not None}
+    return _ENCODER.encode(known) if known else ""
+
+
+def check_promise(neighbours: str, unit: str) -> None:
+    """Refuse what is no relation, or no unit."""
+    one_of("neighbours", neighbours, NEIGHBOURS)
+    one_of("unit", unit, UNITS)
 
 
 def identifier(parameter: str, text: str) -> str:
@@ -181,6 +200,67 @@ def draft(kind: Kind, dataset: str, label: str, units: int = 0) -> Entry:
     )
 
 
+def draft_charge(
+    *,
+    release_id: str,
+    dataset: str,
+    label: str,
+    eps: Decimal,
+    delta: Decimal = Decimal(0),
+    neighbours: str,
+    unit: str = "row",
+    end_to_end: bool,
+    plan_digest: str,
+    prices: Iterable[Price] = (),
+) -> Entry:
+    """Return a charge for a release, without its place in the chain.
+
+    ``prices`` are those of its steps; where there are none, (eps, delta) is all that is known.
+    """
+    if not re.fullmatch("[0-9a-f]{64}", plan_digest):
+        raise ParameterError("plan_digest", "64 hexadecimal digits in lower case", plan_digest)
+    check_promise(neighbours, unit)
+    return replace(
+        draft("charge", dataset, label, charge_units(eps)),
+        release_id=identifier("release_id", release_id),
+        end_to_end=bool(end_to_end),
+        neighbours=neighbours,
+        unit=unit,
+        plan_digest=plan_digest,
+        atto_delta=delta_charge_units(delta),
+        details=write_details(prices=write_prices(prices) or None),
+    )
+
+
+def draft_budget(
+    *,
+    dataset: str,
+    label: str,
+    eps: Decimal | None = None,
+    delta: Decimal = Decimal(0),
+    rho: Decimal | None = None,
+    neighbours: str,
+    unit: str,
+    fixed_prices: bool = False,
+) -> Entry:
+    """Return a budget, in eps and delta or in rho, without its place in the chain."""
+    check_promise(neighbours, unit)
+    if (eps is None) == (rho is None):
+        raise UsageError("a budget is stated in eps, with or without delta, or in rho: give one.")
+    if rho is not None and (delta != 0 or fixed_prices):
+        raise UsageError("a budget in rho has no delta, and needs no word on prices.")
+    return replace(
+        draft("budget", dataset, label, 0 if eps is None else budget_units(eps)),
+        atto_delta=delta_budget_units(delta),
+        neighbours=neighbours,
+        unit=unit,
+        details=write_details(
+            rho=None if rho is None else rho_budget_units(rho),
+            prices="fixed" if fixed_prices else None,
+        ),
+    )
+
+
 def place_behind(draft: Entry, number: int, digest: str) -> Entry:
     """Return a draft as the entry behind the one of that number and digest, made now."""
     placed = replace(
@@ -205,9 +285,16 @@ def fault(entry: Entry, number: int, previous: str) -> str | None:
 
 
 def same_release(entry: Entry, wanted: Entry) -> Entry:
-    """Return the earlier charge of the same release; the label is for people and may differ."""
+    """Return the earlier charge of the same release; what is only told may differ."""
     placed = replace(
-        entry, number=0, label=wanted.label, created="", previous="", digest="", salt=""
+        entry,
+        number=0,
+        label=wanted.label,
+        details=wanted.details,
+        created="",
+        previous="",
+        digest="",
+        salt="",
     )
     if placed != wanted:
         raise UsageError(

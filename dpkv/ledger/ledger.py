@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import NotRequired, TypedDict, Unpack
 
-from dpkv.errors import BrokenLedgerError, ParameterError, UsageError
+from dpkv.accounting.composition import Price
+from dpkv.errors import BrokenLedgerError, UsageError
 from dpkv.ledger.chain import Chain, Progress, Written, check_base, read_chain
 from dpkv.ledger.entries import (
     Entry,
-    budget_units,
-    charge_units,
-    delta_budget_units,
-    delta_charge_units,
     draft,
-    identifier,
+    draft_budget,
+    draft_charge,
     place_behind,
     same_release,
 )
@@ -39,6 +37,22 @@ from dpkv.ledger.verified import (
 
 _PURE = Decimal(0)
 _NEWER = "restore a ledger that is as new as its releases, and never delete it"
+
+
+class Charge(TypedDict):
+    """What a charge states."""
+
+    release_id: str
+    dataset: str
+    label: str
+    eps: Decimal
+    delta: NotRequired[Decimal]
+    neighbours: str
+    unit: NotRequired[str]
+    end_to_end: bool
+    plan_digest: str
+    prices: NotRequired[Iterable[Price]]
+    """Of the release's steps, which an account adds up more tightly than their sum."""
 
 
 class Ledger:
@@ -170,34 +184,14 @@ class Ledger:
         if len(chain.tail) >= EVERY and self.workspace.is_dir():
             save_base(self.workspace, chain.as_base())
 
-    def charge(
-        self,
-        *,
-        release_id: str,
-        dataset: str,
-        label: str,
-        eps: Decimal,
-        delta: Decimal = _PURE,
-        neighbours: str,
-        end_to_end: bool,
-        plan_digest: str,
-    ) -> Written:
+    def charge(self, **facts: Unpack[Charge]) -> Written:
         """Charge a release, on disk before this returns; the same release again is charged once."""
-        if not re.fullmatch("[0-9a-f]{64}", plan_digest):
-            raise ParameterError("plan_digest", "64 hexadecimal digits in lower case", plan_digest)
-        wanted = replace(
-            draft("charge", dataset, label, charge_units(eps, neighbours)),
-            release_id=identifier("release_id", release_id),
-            end_to_end=bool(end_to_end),
-            neighbours=neighbours,
-            plan_digest=plan_digest,
-            atto_delta=delta_charge_units(delta, eps, neighbours),
-        )
+        wanted = draft_charge(**facts)
         with self._writing() as (session, chain):
-            charged = chain.find(release_id)
+            charged = chain.find(facts["release_id"])
             if charged is not None:
                 return self._found(same_release(charged, wanted), chain)
-            chain.account(dataset).check_affordable(wanted)
+            chain.check(wanted)
             written = self._append(session, chain, wanted)
         return self._finished(written)
 
@@ -228,14 +222,38 @@ class Ledger:
         return Written(entry, chain.read_by(self._reader))
 
     def set_budget(
-        self, *, dataset: str, label: str, eps: Decimal, delta: Decimal = _PURE
+        self,
+        *,
+        dataset: str,
+        label: str,
+        eps: Decimal | None = None,
+        delta: Decimal = _PURE,
+        rho: Decimal | None = None,
+        neighbours: str | None = None,
+        unit: str | None = None,
+        fixed_prices: bool = False,
     ) -> Written:
-        """Set the budget of a data set, for replace-one neighbours; the newest one counts."""
-        budget = replace(
-            draft("budget", dataset, label, budget_units(eps)),
-            atto_delta=delta_budget_units(delta),
-        )
+        """Set the budget of a data set; the newest one counts.
+
+        Relation and unit are the account's where they are None, or replace-one and rows.
+        """
+        draft_budget(  # refuses before anything is made or read
+            dataset=dataset, label=label, eps=eps, delta=delta, rho=rho,
+            neighbours=neighbours or "replace-one", unit=unit or "row", fixed_prices=fixed_prices,
+        )  # fmt: skip
         with self._writing() as (session, chain):
+            account = chain.account(dataset)
+            budget = draft_budget(
+                dataset=dataset,
+                label=label,
+                eps=eps,
+                delta=delta,
+                rho=rho,
+                neighbours=neighbours or account.neighbours or "replace-one",
+                unit=unit or account.unit or "row",
+                fixed_prices=fixed_prices,
+            )
+            account.check_promise(budget.neighbours or "", budget.unit or "")
             written = self._append(session, chain, budget)
         return self._finished(written)
 

@@ -182,10 +182,10 @@ class _SqliteSession:
         """Return how many entries there are."""
         return int(self._db.execute("SELECT count(*) FROM entries").fetchone()[0])
 
-    def rows(self, after: int) -> Iterator[Entry]:
-        """Return the entries behind that number, in their order."""
-        found = self._db.execute(f"{_SELECT} WHERE number > ? ORDER BY number", (after,))
-        for row in found:
+    def rows(self, after: int | None) -> Iterator[Entry]:
+        """Return the entries behind that number, or all, in their order."""
+        condition = "" if after is None else f"WHERE number > {after:d}"
+        for row in self._db.execute(f"{_SELECT} {condition} ORDER BY number"):
             yield _entry(row)
 
     def row(self, number: int) -> Entry | None:

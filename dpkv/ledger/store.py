@@ -24,8 +24,8 @@ class Session(Protocol):
         """Return how many entries there are."""
         ...
 
-    def rows(self, after: int) -> Iterator[Entry]:
-        """Return the entries behind that number, in their order, unchecked."""
+    def rows(self, after: int | None) -> Iterator[Entry]:
+        """Return the entries behind that number, or all, in their order, unchecked."""
         ...
 
     def row(self, number: int) -> Entry | None:

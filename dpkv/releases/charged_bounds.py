@@ -84,15 +84,9 @@ def find_bounds(settled: Settled, table: InputTable, entropy: Entropy) -> PaidBo
 def buy_bounds(settled: Settled, table: InputTable, charging: Charging) -> PaidBounds:
     """Return the bounds of a release, found when it is first asked for and charged for then."""
     plan, ledger, name = settled.plan, charging.ledger, bounds_id(charging.release_id)
-    chain = ledger.read()
-    if chain.find(name) is None:  # a release that could not go on must not spend the share
-        chain.check(
-            dataset=charging.dataset,
-            eps=plan.exact_eps,
-            delta=plan.exact_delta,
-            neighbours=plan.neighbours.value,
-        )
-    entry, chain = charging.charge(plan, table.label, eps=plan.split.parts[0], entry_id=name)
+    if ledger.read().find(name) is None:  # a release that could not go on must not spend the share
+        charging.check_whole(settled, table.label)
+    entry, chain = charging.charge_bounds(settled, table.label, name)
     noted = chain.kept(name) is not None
     kept = _load_or_find(settled, table, charging, entry, noted=noted)
     if kept.release_id != charging.release_id or kept.entry_digest != entry.digest:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dpkv.ledger import Chain, Ledger
-from dpkv.ledger.chain import Written
-from dpkv.releases.plan import Plan
+from dpkv.accounting.composition import prices_of
+from dpkv.ledger import Chain, Charge, Ledger, Written, draft_charge
+from dpkv.releases.record import all_steps
+from dpkv.releases.settling import Settled
 
 
 def _warn(sentence: str) -> None:
@@ -33,34 +34,48 @@ class Charging:
         """Whether the release was charged before."""
         return self.known.find(self.release_id) is not None
 
-    def tell(self, plan: Plan) -> None:
-        """Warn, before anything is charged, of a charge that mixes relations on one account."""
-        mixed = self.known.mixed_relations(
-            release_id=self.release_id, dataset=self.dataset, neighbours=plan.neighbours.value
-        )
-        if mixed is not None:
-            self.warn(mixed)
+    def tell(self, settled: Settled) -> None:
+        """Refuse, before anything is charged, a promise that is not the account's."""
+        if not self.is_repeated:
+            account = self.known.account(self.dataset)
+            account.check_promise(settled.plan.neighbours.value, settled.promise.unit)
 
-    def charge(
-        self,
-        plan: Plan,
-        label: str,
-        *,
-        eps: Decimal,
-        delta: Decimal = Decimal(0),
-        entry_id: str | None = None,
-    ) -> Written:
-        """Charge the account for a part of a plan, on disk before this returns.
+    def check_whole(self, settled: Settled, label: str) -> None:
+        """Refuse a release that the budget has not enough left for; nothing is charged."""
+        self.ledger.read().check(draft_charge(**self._whole(settled, label)))
 
-        ``entry_id`` is that of the release itself where it is None.
-        """
-        return self.ledger.charge(
-            release_id=self.release_id if entry_id is None else entry_id,
-            dataset=self.dataset,
-            label=label,
-            eps=eps,
-            delta=delta,
-            neighbours=plan.neighbours.value,
-            end_to_end=plan.end_to_end,
-            plan_digest=plan.digest,
-        )
+    def charge_bounds(self, settled: Settled, label: str, entry_id: str) -> Written:
+        """Charge the account for finding bounds, on disk before this returns."""
+        assert settled.finder is not None
+        bounds: Charge = {
+            **self._whole(settled, label),
+            "release_id": entry_id,
+            "eps": settled.plan.split.parts[0],
+            "delta": Decimal(0),
+            "prices": prices_of(settled.finder.steps()),
+        }
+        return self.ledger.charge(**bounds)
+
+    def charge(self, settled: Settled, label: str) -> Written:
+        """Charge the account for all but the bounds, on disk before this returns."""
+        centers: Charge = {
+            **self._whole(settled, label),
+            "eps": settled.plan.split.parts[-1],
+            "prices": prices_of(settled.mechanism.steps()),
+        }
+        return self.ledger.charge(**centers)
+
+    def _whole(self, settled: Settled, label: str) -> Charge:
+        plan = settled.plan
+        return {
+            "release_id": self.release_id,
+            "dataset": self.dataset,
+            "label": label,
+            "eps": plan.exact_eps,
+            "delta": plan.exact_delta,
+            "neighbours": plan.neighbours.value,
+            "unit": settled.promise.unit,
+            "end_to_end": plan.end_to_end,
+            "plan_digest": plan.digest,
+            "prices": prices_of(all_steps(settled.finder, settled.mechanism)),
+        }

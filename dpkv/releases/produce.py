@@ -100,14 +100,12 @@ def carry_out(
         return _sign(_run_uncharged(draft, table, OperatingSystemEntropy(), workspace), key)
     plan, ledger, name = settled.plan, charging.ledger, charging.release_id
     private = plan.bounds == "private"
-    charging.tell(plan)
+    charging.tell(settled)
     paid = None
     if private and ledger.read().find(name) is None:
         paid = buy_bounds(settled, table, charging)  # stops here where the noise hides them
         draft = draft.fit(paid.domain)
-    entry, chain = charging.charge(
-        plan, table.label, eps=plan.split.parts[-1], delta=plan.exact_delta
-    )
+    entry, chain = charging.charge(settled, table.label)
     kept = load_record(ledger.workspace, name)  # after the chain: who notes a release has kept it
     if kept is None:
         if chain.kept(name) is not None:

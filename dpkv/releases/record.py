@@ -96,7 +96,7 @@ class LedgerReference(Frozen):
     number: Annotated[int, Field(ge=0, le=LARGEST_WHOLE)]
     digest: str
     charged: str
-    """What this entry charged the budget, stated for replace-one neighbours."""
+    """What this entry charged the budget, for the relation and unit of the guarantee."""
     charged_delta: str
 
     @classmethod

@@ -27,7 +27,6 @@ from dpkv.releases.clusters import differ, find_contradiction
 from dpkv.releases.files import centers_text
 from dpkv.releases.guarantee import guarantee, not_protected, notes_of
 from dpkv.releases.kept_releases import load_record
-from dpkv.releases.plan import Plan
 from dpkv.releases.produce import restore_centers
 from dpkv.releases.record import (
     GridRecord,
@@ -288,8 +287,8 @@ class _Verification:
             raise _UnknownError(f"charged to no ledger{where}")
         plan = self.record.plan
         if of_bounds is not None:
-            _check_price(of_bounds, plan, plan.split.parts[0], Decimal(0))
-        _check_price(stated, plan, plan.split.parts[-1], plan.exact_delta)
+            _check_price(of_bounds, plan.split.parts[0], Decimal(0))
+        _check_price(stated, plan.split.parts[-1], plan.exact_delta)
         if self.workspace is None or not _has_ledger(self.workspace):
             raise _UnknownError("no ledger here: ask the curator")
         entries, name = self._entries(), self.record.release_id
@@ -378,12 +377,11 @@ def _must(condition: bool, otherwise: str) -> None:
         raise _WrongError(otherwise)
 
 
-def _check_price(stated: LedgerReference, plan: Plan, eps: Decimal, delta: Decimal) -> None:
+def _check_price(stated: LedgerReference, eps: Decimal, delta: Decimal) -> None:
     """See that a stated charge is what that part of the plan costs."""
-    relation = plan.neighbours.value
-    due = charge_units(eps, relation)
+    due = charge_units(eps)
     _must(Decimal(stated.charged).scaleb(9) == due, "the charge is misstated")
-    beyond = delta_charge_units(delta, eps, relation)
+    beyond = delta_charge_units(delta)
     _must(Decimal(stated.charged_delta).scaleb(18) == beyond, "the charge is misstated")
 
 

@@ -48,7 +48,7 @@ def tampered(home: Path, statement: str) -> None:
 
 def test_a_budget_and_releases_in_processes(home: Path) -> None:
     first = dpkv("ledger", "set-budget", "t.csv", "--eps", "0.30", cwd=home)
-    assert printed(first) == "t.csv: budget 0.3, 0 spent, 0.3 left (replace-one neighbours)\n"
+    assert printed(first) == "t.csv: budget 0.3, 0 spent, 0.3 left (replace-one, rows)\n"
     printed(dpkv(*RELEASE, "0.1", cwd=home))
     table = printed(dpkv("ledger", "show", cwd=home))
     assert "t.csv" in table and "0.3" in table and "0.2" in table and "release" in table
@@ -105,7 +105,7 @@ def test_a_budget_by_fingerprint(run: Run, home: Path) -> None:
 def test_a_budget_may_be_below_what_is_spent(run: Run) -> None:
     printed(run(*RELEASE, "1"))
     text = printed(run("ledger", "set-budget", "t.csv", "--eps=0.5"))
-    assert text == "t.csv: budget 0.5, 1 spent, -0.5 left (replace-one neighbours)\n"
+    assert text == "t.csv: budget 0.5, 1 spent, -0.5 left (replace-one, rows)\n"
     sentence = refusal(run(*RELEASE, "0.1", "--out=2"), exit_code=4)
     assert "requested eps 0.1, remaining -0.5, short by 0.6" in sentence
 

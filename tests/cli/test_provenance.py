@@ -154,19 +154,14 @@ def test_every_release_says_which_account_of_which_ledger(run: Run, home: Path) 
         assert account.dataset not in text and ".dpkv" not in text and "zebra" not in text
 
 
-def test_mixed_relations_are_told_before_the_charge(run: Run) -> None:
+def test_another_relation_is_refused_before_the_charge(run: Run, home: Path) -> None:
     add_remove = ("--mechanism=forgy", "--neighbours=add-remove", "--eps=0.5")
-    assert "replace-one" not in run(*DIRECT, "--eps=1", "--out=1").stderr
-    result = run(*DIRECT, *add_remove, "--id=mine", "--out=2")
-    assert result.returncode == 0
-    assert result.stderr.startswith("warning: earlier replace-one releases charged to the same")
-    assert run(*DIRECT, *add_remove, "--id=mine", "--out=3").stderr == "", "charged already"
-    printed(run, "ledger", "set-budget", "t.csv", "--eps=2")
-    refused = run(*DIRECT, "--eps=1", "--out=4")
-    assert refused.returncode == 4
-    warning, error = refused.stderr.splitlines()[-2:]
-    assert warning.startswith("warning: this replace-one release publishes the number of records")
-    assert error.startswith("dpkv: error: budget refused")
+    printed(run, *DIRECT, "--eps=1", "--id=mine", "--out=1")
+    told = refusal(run(*DIRECT, *add_remove, "--out=2"))
+    assert "is for replace-one neighbours, and add-remove ones do not add up with them" in told
+    assert "ask with --neighbours replace-one" in told and not (home / "2").exists()
+    printed(run, *DIRECT, *add_remove, "--dataset=people", "--out=2")
+    printed(run, *DIRECT, "--eps=1", "--id=mine", "--out=3")
 
 
 def test_a_lost_key_stops_a_release_but_not_one_by_name(run: Run, home: Path) -> None:

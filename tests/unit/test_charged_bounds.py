@@ -113,12 +113,11 @@ def test_both_charges_add_up_to_eps(
     eps: str, share: float, neighbours: str, workspace: Path
 ) -> None:
     """To the ledger's unit, so that a budget of eps suffices."""
-    times = 2 if neighbours == "add-remove" else 1
-    whole = (times * Decimal(eps)).quantize(Decimal("1e-9"), rounding="ROUND_CEILING")
+    whole = Decimal(eps).quantize(Decimal("1e-9"), rounding="ROUND_CEILING")
     ledger = Ledger(workspace)
     ledger.prepare()
     fingerprint = array_fingerprint(CLEAR, workspace)
-    ledger.set_budget(dataset=fingerprint, label="array", eps=whole)
+    ledger.set_budget(dataset=fingerprint, label="array", eps=whole, neighbours=neighbours)
     asked = {**FOUND, "eps": eps, "bounds_share": share, "neighbours": neighbours}
     record = dpkv.release(CLEAR, **asked, mechanism="lloyd").record
     assert sum(charged(workspace).values()) == record.charged == whole

@@ -127,24 +127,19 @@ def filled(ledger: Ledger) -> Ledger:
 
 
 @pytest.mark.parametrize(
-    ("eps", "neighbours", "units"),
+    ("eps", "units"),
     [
-        ("0.1", "replace-one", 100_000_000),
-        ("0.1", "add-remove", 200_000_000),
-        ("1e-9", "replace-one", 1),
-        ("1e-10", "replace-one", 1),
-        ("1e-10", "add-remove", 1),
-        ("6e-10", "add-remove", 2),
-        ("0.1000000001", "replace-one", 100_000_001),
-        ("0.1000000005", "add-remove", 200_000_001),
-        ("1e-999999", "replace-one", 1),
-        ("0.1" + "0" * 200 + "1", "replace-one", 100_000_001),
-        ("0.5" + "0" * 200 + "1", "add-remove", 1_000_000_001),
-        ("1000000", "add-remove", 2 * 10**15),
+        ("0.1", 100_000_000),
+        ("1e-9", 1),
+        ("1e-10", 1),
+        ("0.1000000001", 100_000_001),
+        ("1e-999999", 1),
+        ("0.1" + "0" * 200 + "1", 100_000_001),
+        ("1000000", 10**15),
     ],
 )
-def test_a_charge_is_rounded_up(eps: str, neighbours: str, units: int) -> None:
-    assert charge_units(Decimal(eps), neighbours) == units
+def test_a_charge_is_rounded_up(eps: str, units: int) -> None:
+    assert charge_units(Decimal(eps)) == units
 
 
 @pytest.mark.parametrize(
@@ -159,7 +154,7 @@ def test_an_eps_outside_its_range_is_refused(ledger: Ledger, eps: str) -> None:
     for refused in (
         lambda: charge(ledger, eps=eps),
         lambda: set_budget(ledger, eps),
-        lambda: charge_units(Decimal(eps), "add-remove"),
+        lambda: charge_units(Decimal(eps)),
     ):
         with pytest.raises(
             ParameterError, match="eps must be a number above 0 and at most 1000000"
@@ -190,7 +185,8 @@ def test_figures_come_without_idle_zeros(filled: Ledger) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"neighbours": "nobody"}, "neighbours must be one of replace-one, add-remove"),
+        ({"neighbours": "nobody"}, "neighbours must be one of 'replace-one', 'add-remove'"),
+        ({"unit": "family"}, "unit must be one of 'row', 'person'"),
         ({"plan_digest": "A" * 64}, "plan_digest must be 64 hexadecimal digits"),
         ({"plan_digest": "a" * 63}, "plan_digest must be 64 hexadecimal digits"),
         ({"plan_digest": "a" * 64 + "\n"}, "plan_digest must be 64 hexadecimal digits"),
@@ -214,7 +210,7 @@ def test_an_entry_says_what_was_charged(ledger: Ledger) -> None:
     entry = charge(ledger, "r1", "0.25", neighbours="add-remove", end_to_end=False)
     assert entry == ledger.read().entry(1) == ledger.read().find("r1") == ledger.read().entries[0]
     assert (entry.number, entry.kind, entry.release_id) == (1, "charge", "r1")
-    assert (entry.nano_eps, entry.eps) == (500_000_000, Decimal("0.5"))
+    assert (entry.nano_eps, entry.eps) == (250_000_000, Decimal("0.25"))
     assert (entry.neighbours, entry.end_to_end) == ("add-remove", False)
     assert entry.created.endswith("+00:00") and len(entry.created) == 25
     assert ledger.read().entry(2) is None and ledger.read().find("r2") is None
@@ -258,24 +254,16 @@ def test_a_refusal_says_requested_remaining_and_difference(ledger: Ledger) -> No
         Decimal("0.5"),
     )
     assert str(error).startswith(
-        "budget refused: requested eps 1, remaining 0.5, short by 0.5 (replace-one); nothing was "
-        "charged or written. "
+        "budget refused: requested eps 1, remaining 0.5, short by 0.5 (replace-one, rows); nothing "
+        "was charged or written. "
     )
     assert len(ledger.verify()) == 1
-    with pytest.raises(BudgetError, match=r"requested eps 2, .*add-remove eps counts twice"):
-        charge(ledger, eps="1", neighbours="add-remove")
 
 
 def test_tiny_figures_are_not_told_in_powers_of_ten(ledger: Ledger) -> None:
     set_budget(ledger, "1e-9")
     with pytest.raises(BudgetError, match=r"remaining 0\.000000001, short by 0\.000000001"):
         charge(ledger, eps="2e-9")
-
-
-def test_add_remove_counts_twice(ledger: Ledger) -> None:
-    set_budget(ledger, "1")
-    charge(ledger, "r1", "0.5", neighbours="add-remove")
-    assert ledger.read().account("d1").remaining == 0
 
 
 def test_without_a_budget_there_is_no_limit(ledger: Ledger) -> None:
@@ -325,7 +313,8 @@ def test_the_same_release_is_charged_once(filled: Ledger) -> None:
     [
         {"dataset": "d2"},
         {"eps": "0.2"},
-        {"neighbours": "add-remove", "eps": "0.05"},  # the same units
+        {"neighbours": "add-remove"},
+        {"unit": "person"},
         {"end_to_end": False},
         {"plan_digest": "b" * 64},
     ],
@@ -370,23 +359,11 @@ def test_the_errors_have_their_exit_codes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("delta", "eps", "neighbours", "units"),
-    [
-        ("0", "1", "add-remove", 0),
-        ("1e-6", "1", "replace-one", 10**12),
-        ("1e-18", "1", "replace-one", 1),
-        ("1.5e-18", "1", "replace-one", 2),
-        # 1 + e = 3.718281828459045235360287... (mpmath), rounded up
-        ("1e-6", "1", "add-remove", 3_718_281_828_460),
-        ("1e-6", "0.000000001", "add-remove", 2_000_000_001_001),
-        ("0.5", "2", "add-remove", 10**18),
-        ("1e-6", "1000000", "add-remove", 10**18),
-    ],
+    ("delta", "units"),
+    [("0", 0), ("1e-6", 10**12), ("1e-18", 1), ("1.5e-18", 2), ("1e-30", 1), ("0.5", 5 * 10**17)],
 )
-def test_a_delta_is_charged_for_replace_one(
-    delta: str, eps: str, neighbours: str, units: int
-) -> None:
-    assert delta_charge_units(Decimal(delta), Decimal(eps), neighbours) == units
+def test_a_delta_is_charged_rounded_up(delta: str, units: int) -> None:
+    assert delta_charge_units(Decimal(delta)) == units
 
 
 def test_a_budget_of_eps_alone_allows_no_delta(filled: Ledger) -> None:
@@ -402,7 +379,6 @@ def test_deltas_add_up_to_the_budgets(ledger: Ledger) -> None:
         charge(ledger, name, delta=Decimal("1e-6"))
     account = ledger.read().account("d1")
     assert (account.delta_budget, account.delta_spent) == (Decimal("0.000003"),) * 2
-    assert account.delta_remaining == 0
     with pytest.raises(BudgetError, match=r"smaller delta") as refused:
         charge(ledger, "d", delta=Decimal("1e-18"))
     assert refused.value.difference == Decimal("1e-18")
@@ -736,33 +712,44 @@ def test_a_release_kept_while_the_chain_is_read_is_no_fault(
     filled.verify()
 
 
-# Relations
+# Relations and units
 
 
+@pytest.mark.parametrize("begun", ["charge", "budget"])
 @pytest.mark.parametrize(
-    ("earlier", "later", "words"),
+    ("changes", "words"),
     [
-        ("add-remove", "replace-one", "this replace-one release publishes the number of records"),
-        ("replace-one", "add-remove", "earlier replace-one releases .* published the number"),
-        ("replace-one", "replace-one", None),
-        ("add-remove", "add-remove", None),
+        ({"neighbours": "add-remove"}, "is for replace-one neighbours.*publishes the number of"),
+        ({"unit": "person"}, "protects rows, and what protects persons does not add up"),
+        ({}, None),
     ],
-    ids=["add-remove first", "replace-one first", "replace-one alone", "add-remove alone"],
+    ids=["another relation", "another unit", "the same"],
 )
-def test_mixed_relations_on_one_account_are_told(
-    ledger: Ledger, earlier: str, later: str, words: str | None
+def test_an_account_is_of_one_relation_and_unit(
+    ledger: Ledger, begun: str, changes: dict[str, object], words: str | None
 ) -> None:
-    def told(dataset: str, name: str = "new") -> str | None:
-        return ledger.read().mixed_relations(dataset=dataset, release_id=name, neighbours=later)
+    if begun == "charge":
+        charge(ledger, "old")
+    else:
+        set_budget(ledger, "5")
+    charge(ledger, "elsewhere", dataset="d2", **changes)
+    if words is None:
+        charge(ledger, "new", **changes)
+        return
+    for refused in (
+        lambda: charge(ledger, "new", **changes),
+        lambda: ledger.set_budget(dataset="d1", label="x", eps=Decimal(1), **changes),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UsageError, match=words):
+            refused()
+    assert len(ledger.verify()) == 2
 
-    set_budget(ledger, "5")
-    assert told("d1") is None
-    charge(ledger, "old", neighbours=earlier)
-    sentence = told("d1")
-    assert sentence is None if words is None else re.match(words, sentence or "")
-    assert told("d2") is None, "another account"
-    charge(ledger, "new", neighbours=later)
-    assert told("d1") is None, "charged already"
+
+def test_a_budget_takes_relation_and_unit_of_its_account(ledger: Ledger) -> None:
+    charge(ledger, neighbours="add-remove", unit="person")
+    budget = set_budget(ledger, "1")
+    assert (budget.neighbours, budget.unit) == ("add-remove", "person")
+    assert ledger.read().account("d1").protects == "add-remove, persons"
 
 
 # Files that are not a ledger of one's own

@@ -6,7 +6,6 @@ import errno
 import inspect
 import io
 import json
-import warnings
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
 from decimal import Decimal
@@ -32,7 +31,9 @@ from dpkv.errors import (
 )
 from dpkv.fingerprints import array_fingerprint
 from dpkv.grid import BoxGrid
-from dpkv.ledger import Entry, Ledger, database
+from dpkv.ledger import Entry, Ledger
+from dpkv.ledger import entries as ledger_entries
+from dpkv.ledger.accounts import prices_of_entry
 from dpkv.mechanisms import MECHANISMS, Neighbours, PrivateBounds
 from dpkv.records import Curator
 from dpkv.releases import CONDITIONAL, NOT_RELEASABLE, ReleaseRecord, kept_releases, produce, verify
@@ -1042,7 +1043,7 @@ def test_a_record_states_the_time_of_its_charge(
         def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
             return datetime(2001, 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr(database, "datetime", LongAgo)
+    monkeypatch.setattr(ledger_entries, "datetime", LongAgo)
     record = dpkv.release(X, **ASKED, mechanism="lloyd").record
     assert record.created == charged(workspace)[0].created == "2001-01-01T00:00:00+00:00"
 
@@ -1077,16 +1078,24 @@ def test_a_release_says_whom_it_charged(workspace: Path) -> None:
     assert free.charged_to is None and "Charged" not in repr(free)
 
 
-def test_mixed_relations_are_warned_of_before_the_charge(workspace: Path) -> None:
+def test_another_relation_on_one_account_is_refused(workspace: Path) -> None:
     dpkv.release(X, **ASKED, mechanism="lloyd", neighbours="add-remove")
-    with pytest.warns(UserWarning, match="publishes the number of records") as found:
+    with pytest.raises(UsageError, match=r"publishes the number of records.*--neighbours add-rem"):
         dpkv.release(X, **ASKED, mechanism="lloyd")
-    assert found[0].filename == __file__, "it points at the caller"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(UserWarning, match="publishes the number of records"):
-            dpkv.release(X, **ASKED, mechanism="lloyd", release_id="stopped")
-    assert charges(workspace) == 2, "a warning that is an error stops the charge"
+    assert charges(workspace) == 1
+    dpkv.release(X, **ASKED, mechanism="lloyd", dataset="another account")
+
+
+def test_a_charge_keeps_the_prices_of_its_steps(workspace: Path) -> None:
+    """What an accountant composes: their sum is at most what was charged."""
+    for mechanism in ("kvariates", "lloyd"):
+        done = dpkv.release(X, **ASKED, mechanism=mechanism, dataset=mechanism)
+        entry = Ledger(workspace).read().find(done.record.release_id or "")
+        assert entry is not None and entry.unit == "row"
+        prices = prices_of_entry(entry)
+        assert sum(price.times for price in prices) == sum(s.times for s in done.record.steps)
+        total = sum(price.amount * price.times for price in prices)
+        assert Decimal("0.99") < total <= Decimal("1.000000000001")
 
 
 def test_removing_the_key_does_not_reset_the_budget(workspace: Path) -> None:

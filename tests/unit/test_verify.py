@@ -243,7 +243,7 @@ CONTRADICTED: dict[str, tuple[str, Path_, Callable[[Any], Any]]] = {
     "fewer records than centers": ("forgy", ("n_records",), lambda _: 1),
     "gupt needs the number of records": ("gupt", ("mechanism", "n_records"), lambda _: None),
     "charged less than eps": ("kvariates", ("ledger", "charged"), lambda _: "0.5"),
-    "add-remove not doubled": ("laplace, add-remove", ("ledger", "charged"), lambda _: "1"),
+    "add-remove doubled": ("laplace, add-remove", ("ledger", "charged"), lambda _: "2"),
     "another source of randomness": ("kvariates", ("randomness",), lambda _: "seeded"),
 }
 """What other fields of the same record contradict: no ledger is needed to see it."""
