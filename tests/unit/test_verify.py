@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -450,6 +451,7 @@ def test_a_ledger_begun_anew_is_found(beside: tuple[ReleaseRecord, Path]) -> Non
     record, workspace = beside
     releases = workspace / "releases"
     Ledger(workspace).path.unlink()
+    shutil.rmtree(workspace / "chain")
     releases.rename(workspace / "taken")
     dpkv.release(X, k=3, eps=1.0, bounds=(-1, 1), workspace=workspace, release_id="other")
     found = the_ledger(record, workspace)
