@@ -86,6 +86,8 @@ class PrivateKMeans(
         neighbours: str = "replace-one",
         gamma: float = DEFAULT_GAMMA,
         iterations: int | None = None,
+        density: str | None = None,
+        lloyd_steps: int | None = None,
         delta: float | str | Decimal = 0,
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
@@ -100,6 +102,8 @@ class PrivateKMeans(
         self.neighbours = neighbours
         self.gamma = gamma
         self.iterations = iterations
+        self.density = density
+        self.lloyd_steps = lloyd_steps
         self.delta = delta
         self.bounds_share = bounds_share
         self.scaled = scaled
@@ -123,6 +127,8 @@ class PrivateKMeans(
             neighbours=self.neighbours,
             gamma=self.gamma,
             iterations=self.iterations,
+            density=self.density,
+            lloyd_steps=self.lloyd_steps,
             delta=self.delta,
             bounds_share=self.bounds_share,
             scaled=self.scaled,

@@ -39,6 +39,7 @@ class Wanted:
     k: int
     unit: Unit = ROW
     density: Densities | None = None
+    lloyd_steps: int | None = None
 
     def __call__(self, points: Integers | PersonTable) -> Mechanism:
         """Return the mechanism that would be run on a table."""
@@ -52,6 +53,7 @@ class Wanted:
             delta=self.delta,
             unit=self.unit,
             density=self.density,
+            lloyd_steps=self.lloyd_steps,
         )
 
 
@@ -149,6 +151,7 @@ def _wanted(
         k=int(rng.integers(1, min(m, 6))),
         unit=unit,
         density=_density_of(name, rng),
+        lloyd_steps=int(rng.integers(4)) if MECHANISMS[name].takes_lloyd_steps else None,
     )
 
 

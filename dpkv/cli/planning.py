@@ -113,6 +113,8 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         calibration=asked.calibration,
         gamma=DEFAULT_GAMMA if gamma is None else gamma,
         iterations=asked.iterations,
+        density=asked.density,
+        lloyd_steps=asked.lloyd_steps,
         delta=asked.delta,
         bounds_share=asked.bounds_share,
         scaled=scale,

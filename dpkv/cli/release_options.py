@@ -73,6 +73,22 @@ class ReleaseOptions:
         typer.Option(help="Smoothing of the D^2 picks (default: the calibration's, 0.1)."),
     ] = None
     iterations: Annotated[int | None, typer.Option(help="Iterations of --mechanism lloyd.")] = None
+    density: Annotated[
+        str | None,
+        typer.Option(
+            "--density",
+            help="What k-variates++ releases a picked record through: laplace, noise on every "
+            "coordinate (default); or window, a point near the record or anywhere.",
+        ),
+    ] = None
+    lloyd_steps: Annotated[
+        int | None,
+        typer.Option(
+            "--lloyd-steps",
+            help="Private Lloyd steps after k-variates++ (default: as many as pay with windows, "
+            "none with noise).",
+        ),
+    ] = None
     delta: Annotated[
         float,
         typer.Option(

@@ -12,11 +12,11 @@ is taken: the most accurate wherever records are many, which is where a release 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dpkv.errors import UsageError
-from dpkv.mechanisms.mechanism import Mechanism, Terms
+from dpkv.mechanisms.mechanism import Densities, Mechanism, Terms
 from dpkv.mechanisms.registry import MECHANISMS, for_terms
 
 Rule = Literal["smallest-predicted-error", "private-record-count", "use-for-delta"]
@@ -34,6 +34,9 @@ class Choice:
     predicted: tuple[tuple[str, float], ...] = ()
     """The best mechanisms and their predicted errors, in two digits: alike on every machine."""
 
+    density: Densities | None = None
+    """What its records are released through, where there is a choice."""
+
     @property
     def name(self) -> str:
         """What the registry calls it."""
@@ -49,11 +52,13 @@ def choose(terms: Terms) -> Choice:
     able: list[Mechanism] = []
     for name in MECHANISMS:
         with contextlib.suppress(UsageError):
-            able.append(for_terms(name, terms))
+            own = MECHANISMS[name].best_density()
+            able.append(for_terms(name, replace(terms, density=own, lloyd_steps=None)))
     errors = {one.name: one.predicted_error(terms.n_records) for one in able}
     ranked = sorted(able, key=lambda one: (errors[one.name], -one.preference))
     shown = tuple((one.name, float(f"{errors[one.name]:.2g}")) for one in ranked[:_SHOWN])
-    return Choice(ranked[0], "smallest-predicted-error", shown)
+    best = ranked[0]
+    return Choice(best, "smallest-predicted-error", shown, MECHANISMS[best.name].best_density())
 
 
 def _prefer(terms: Terms, rule: Rule) -> Choice:
@@ -62,4 +67,6 @@ def _prefer(terms: Terms, rule: Rule) -> Choice:
         for kind in MECHANISMS.values()
         if terms.neighbours in kind.relations and (kind.uses_delta or terms.delta == 0)
     ]
-    return Choice(max(able, key=lambda kind: kind.preference).for_terms(terms), rule)
+    best = max(able, key=lambda kind: kind.preference)
+    own = replace(terms, density=best.best_density(), lloyd_steps=None)
+    return Choice(best.for_terms(own), rule, density=own.density)

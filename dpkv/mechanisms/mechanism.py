@@ -96,6 +96,8 @@ class Terms:
     """What a record is: a row, or all rows of a person."""
     density: Densities | None = None
     """None where the mechanism decides, or has none."""
+    lloyd_steps: int | None = None
+    """Likewise."""
 
     @classmethod
     def of(
@@ -111,6 +113,7 @@ class Terms:
         iterations: int | None = None,
         unit: Unit = ROW,
         density: Densities | None = None,
+        lloyd_steps: int | None = None,
     ) -> Terms:
         """Return the terms of a release from a table, with what its relation makes public."""
         whole_number("n_records", n_records, at_least=1, at_most=MOST_RECORDS)
@@ -126,6 +129,7 @@ class Terms:
             iterations,
             unit,
             density,
+            lloyd_steps,
         )
 
 
@@ -157,6 +161,7 @@ class Mechanism(ABC):
     takes_iterations: ClassVar[bool] = False
     densities: ClassVar[tuple[Densities, ...]] = ()
     """What it can release a picked record through, the default first."""
+    takes_lloyd_steps: ClassVar[bool] = False
     makes_synopsis: ClassVar[bool] = False
     """Whether it makes private cells that may be published as well."""
     preference: ClassVar[int] = 0
@@ -180,6 +185,11 @@ class Mechanism(ABC):
     @abstractmethod
     def for_terms(cls, terms: Terms) -> Mechanism:
         """Return the mechanism with the least noise that the terms allow."""
+
+    @classmethod
+    def best_density(cls) -> Densities | None:
+        """Return the density that ``auto`` takes: the last of them."""
+        return cls.densities[-1] if cls.densities else None
 
     @classmethod
     def of_proof(cls, proof: Proof) -> type[Mechanism]:  # noqa: ARG003

@@ -18,7 +18,7 @@ from dpkv.errors import ParameterError, UsageError
 if TYPE_CHECKING:
     from dpkv.accounting import Neighbours
     from dpkv.grid import Grid
-    from dpkv.mechanisms.mechanism import Densities, Mechanism, Terms
+    from dpkv.mechanisms.mechanism import Mechanism, Terms
 
 AUTO = "auto"
 """The name that stands for the mechanism of least predicted error."""
@@ -86,7 +86,8 @@ def check_request(
     neighbours: Neighbours,
     iterations: int | None = None,
     delta: Decimal = Decimal(0),
-    density: Densities | None = None,
+    density: str | None = None,
+    lloyd_steps: int | None = None,
 ) -> None:
     """Refuse what no mechanism of that name can do, before any data are read."""
     from dpkv.validation import one_of  # noqa: PLC0415 (heavy)
@@ -101,6 +102,9 @@ def check_request(
     if density is not None and (kind is None or density not in kind.densities):
         able = " or ".join(repr(own) for own, one in MECHANISMS.items() if one.densities)
         raise ParameterError("density", f"left out unless mechanism is {able}", density)
+    if lloyd_steps is not None and (kind is None or not kind.takes_lloyd_steps):
+        able = " or ".join(repr(own) for own, one in MECHANISMS.items() if one.takes_lloyd_steps)
+        raise ParameterError("lloyd_steps", f"left out unless mechanism is {able}", lloyd_steps)
     if kind is None:
         return
     if delta > 0 and not kind.uses_delta:
@@ -120,7 +124,9 @@ def check_request(
 
 def for_terms(name: str, terms: Terms) -> Mechanism:
     """Return the mechanism of that name with the least noise that the terms allow."""
-    check_request(name, terms.neighbours, terms.iterations, terms.delta, terms.density)
+    check_request(
+        name, terms.neighbours, terms.iterations, terms.delta, terms.density, terms.lloyd_steps
+    )
     return MECHANISMS[name].for_terms(terms)
 
 

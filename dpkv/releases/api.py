@@ -58,6 +58,10 @@ def release(
         the data and no end-to-end guarantee.
     gamma : smoothing of the D^2 picks of "kvariates"; public.
     iterations : of "lloyd"; chosen from public facts by default.
+    density : what "kvariates" releases a picked record through: "laplace", noise on every
+        coordinate, its default; or "window", a point near the record or anywhere, which is closer.
+    lloyd_steps : private Lloyd steps after the seeding of "kvariates"; by default as many as public
+        facts predict to pay with windows, and none with noise.
     delta : the chance with which the promise may fail, for mechanisms with Gaussian noise; the
         others are pure eps and refuse it.
     bounds_share : the share of eps that private bounds may cost.

@@ -27,6 +27,7 @@ from dpkv.mechanisms import (
     as_neighbours,
     check_request,
 )
+from dpkv.mechanisms.mechanism import Densities
 from dpkv.releases.canonical import digest
 from dpkv.releases.codes import Code
 from dpkv.releases.frozen import Frozen
@@ -98,6 +99,10 @@ class Plan(Frozen):
     """The published calibration's own figure, which depends on the data."""
     gamma: float = DEFAULT_GAMMA
     iterations: int | None = None
+    density: Densities | None = None
+    """What k-variates++ releases a picked record through; None is its default."""
+    lloyd_steps: int | None = None
+    """Private steps after its seeding; None is as many as public facts predict to pay."""
     bounds: BoundsSource
     bounds_share: float | None = None
     """The share of eps that finding the bounds costs, where they are found privately."""
@@ -121,6 +126,8 @@ class Plan(Frozen):
         calibration: str = "certified",
         gamma: float = DEFAULT_GAMMA,
         iterations: int | None = None,
+        density: str | None = None,
+        lloyd_steps: int | None = None,
         delta: float | str | Decimal = 0,
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
@@ -130,11 +137,14 @@ class Plan(Frozen):
         relation = as_neighbours(neighbours)
         scaled = getattr(domain, "scaled", scaled)
         chance = exact_delta("delta", delta)
-        check_request(mechanism, relation, iterations, chance)
+        check_request(mechanism, relation, iterations, chance, density, lloyd_steps)
         one_of("calibration", calibration, CALIBRATIONS)
         _check_published(mechanism, calibration, bounds)
         if iterations is not None:
             iterations = _check_iterations(iterations)
+        if lloyd_steps is not None:
+            lloyd_steps = _check_lloyd_steps(lloyd_steps)
+        _check_bare(calibration, density, lloyd_steps)
         return cls(
             mechanism=mechanism,
             k=_check_k(k),
@@ -146,6 +156,8 @@ class Plan(Frozen):
             calibration=calibration,  # type: ignore[arg-type]
             gamma=_check_gamma(gamma),
             iterations=iterations,
+            density=density,  # type: ignore[arg-type]
+            lloyd_steps=lloyd_steps,
             bounds=bounds,
             bounds_share=_check_share(bounds_share, eps) if bounds == "private" else None,
             domain=None if domain is None else domain.to_dict(),
@@ -156,7 +168,14 @@ class Plan(Frozen):
     @model_validator(mode="after")
     def _check(self) -> Self:
         chance = exact_delta("delta", self.delta)
-        check_request(self.mechanism, self.neighbours, self.iterations, chance)
+        check_request(
+            self.mechanism,
+            self.neighbours,
+            self.iterations,
+            chance,
+            self.density,
+            self.lloyd_steps,
+        )
         _check_published(self.mechanism, self.calibration, self.bounds)
         _check_k(self.k)
         if self.k * len(self.columns) > MOST_NUMBERS:
@@ -167,6 +186,9 @@ class Plan(Frozen):
         _check_gamma(self.gamma)
         if self.iterations is not None:
             _check_iterations(self.iterations)
+        if self.lloyd_steps is not None:
+            _check_lloyd_steps(self.lloyd_steps)
+        _check_bare(self.calibration, self.density, self.lloyd_steps)
         printable_names("columns", self.columns)
         check_coordinates(self.table, self.columns)
         if self.domain is not None and Domain.from_dict(self.domain).to_dict() != self.domain:
@@ -249,6 +271,20 @@ def _check_k(k: int) -> int:
 
 def _check_iterations(iterations: int) -> int:
     return whole_number("iterations", iterations, at_least=1, at_most=MOST_ITERATIONS)
+
+
+def _check_lloyd_steps(steps: int) -> int:
+    return whole_number("lloyd_steps", steps, at_least=0, at_most=MOST_ITERATIONS)
+
+
+def _check_bare(calibration: str, density: str | None, lloyd_steps: int | None) -> None:
+    """Refuse what the published calibration does not have: it is the paper's seeding alone."""
+    if calibration != "published":
+        return
+    if density == "window":
+        raise ParameterError("density", "'laplace' for the published calibration", density)
+    if lloyd_steps:
+        raise ParameterError("lloyd_steps", "0 for the published calibration", lloyd_steps)
 
 
 def _check_gamma(gamma: float) -> float:

@@ -76,6 +76,8 @@ def prepare_release(request: Request, source: Input) -> Preparation:
         calibration=request.calibration,
         gamma=request.gamma,
         iterations=request.iterations,
+        density=request.density,
+        lloyd_steps=request.lloyd_steps,
         delta=request.delta,
         bounds_share=request.bounds_share,
         scaled=request.scaled,

@@ -29,6 +29,8 @@ class Options(TypedDict, total=False):
     calibration: str
     gamma: float
     iterations: int | None
+    density: str | None
+    lloyd_steps: int | None
     delta: float | str | Decimal
     bounds_share: float
     scaled: bool
@@ -56,6 +58,11 @@ class Request:
     """Or "published": the paper's own noise, which nothing proves."""
     gamma: float = DEFAULT_GAMMA
     iterations: int | None = None
+    density: str | None = None
+    """What k-variates++ releases a picked record through: "laplace", its default, or "window"."""
+    lloyd_steps: int | None = None
+    """Private Lloyd steps after its seeding; by default as many as pay with windows, and none with
+    noise."""
     delta: float | str | Decimal = 0
     bounds_share: float = DEFAULT_BOUNDS_SHARE
     scaled: bool = True

@@ -79,7 +79,8 @@ def _choose(plan: Plan, grid: Grid, n_records: int) -> tuple[Plan, Mechanism]:
         return _choose(plan.model_copy(update={"delta": "0"}), grid, n_records)
     if plan.mechanism != AUTO:
         return plan, mechanism
-    return plan.model_copy(update={"mechanism": found.name, "chosen": Chosen.of(found)}), mechanism
+    chosen = {"mechanism": found.name, "density": found.density, "chosen": Chosen.of(found)}
+    return plan.model_copy(update=chosen), mechanism
 
 
 def is_chosen_as_stated(plan: Plan, n_records: int) -> bool:
@@ -88,7 +89,8 @@ def is_chosen_as_stated(plan: Plan, n_records: int) -> bool:
         return True
     grid = assumed_domain(plan).grid(plan.grid_bits)
     found: Choice = choose(terms_of(plan, grid, n_records))
-    return (plan.mechanism, plan.chosen) == (found.name, Chosen.of(found))
+    stated = plan.mechanism, plan.density, plan.chosen
+    return stated == (found.name, found.density, Chosen.of(found))
 
 
 def assumed_domain(plan: Plan) -> Domain:
@@ -122,6 +124,8 @@ def terms_of(plan: Plan, grid: Grid, n_records: int) -> Terms:
         delta=plan.exact_delta,
         gamma=plan.gamma,
         iterations=plan.iterations,
+        density=plan.density,
+        lloyd_steps=plan.lloyd_steps,
     )
 
 

@@ -40,6 +40,7 @@ class Certified(Algorithm0):
     relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
     needs_even_units: ClassVar[bool] = True
     densities: ClassVar[tuple[Densities, ...]] = ("laplace", "window")
+    takes_lloyd_steps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,21 +86,20 @@ class KVariates(Certified, ProductLaplace):
     @classmethod
     def of_proof(cls, proof: Proof) -> type[Mechanism]:
         """Return the form that goes by a proof of that code."""
-        return {WINDOWS_PROOF: WindowKVariates}.get(proof, cls)
+        from dpkv.mechanisms.kvariates import completed  # noqa: PLC0415 (it needs this module)
+
+        forms: dict[Proof, type[Mechanism]] = {
+            WINDOWS_PROOF: WindowKVariates,
+            completed.LLOYD_PROOF: completed.CompletedKVariates,
+        }
+        return forms.get(proof, cls)
 
     @classmethod
-    def for_terms(cls, terms: Terms) -> Certified:
+    def for_terms(cls, terms: Terms) -> Mechanism:
         """Return the mechanism with the least noise that Theorem A allows."""
-        assert terms.n_records is not None
-        form = WindowKVariates if terms.density == "window" else KVariates
-        return form.calibrate(
-            terms.eps,
-            n_records=terms.n_records,
-            n_clusters=terms.n_clusters,
-            grid=terms.grid,
-            gamma=terms.gamma,
-            unit=terms.unit,
-        )
+        from dpkv.mechanisms.kvariates import completed  # noqa: PLC0415 (it needs this module)
+
+        return completed.for_terms(terms)
 
     @classmethod
     def calibrate(

@@ -78,10 +78,30 @@ def lloyd_step(
     ask: Ask, clusters: Clusters, before: Estimate, noise: StepNoise, grid: Grid
 ) -> Estimate:
     """Return the centers after one private step."""
+    histogram = count_norms(ask, clusters, before, noise, grid)
+    return step_by_norms(ask, clusters, before, histogram, noise, grid)
+
+
+def count_norms(
+    ask: Ask, clusters: Clusters, before: Estimate, noise: StepNoise, grid: Grid
+) -> Integers:
+    """Return the noisy histograms of residual norms, cluster by cluster."""
     edges = bin_edges(grid, squared=noise.gaussian)
-    histogram = ask(
-        NormHistograms(clusters, before.centers, edges, noise.gaussian, noise.norm_scale)
-    )
+    asked = NormHistograms(clusters, before.centers, edges, noise.gaussian, noise.norm_scale)
+    histogram: Integers = ask(asked)
+    return histogram
+
+
+def step_by_norms(
+    ask: Ask,
+    clusters: Clusters,
+    before: Estimate,
+    histogram: Integers,
+    noise: StepNoise,
+    grid: Grid,
+) -> Estimate:
+    """Return the centers moved, with radii that follow from the noisy histograms."""
+    edges = bin_edges(grid, squared=noise.gaussian)
     counts, count_variance = _combined(histogram, before, noise)
     known = replace(before, counts=counts, count_variance=count_variance, norms=histogram)
     columns = grid.n_features if noise.gaussian else grid.n_features**2  # of norm^2 a column
