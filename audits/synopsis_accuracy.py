@@ -247,7 +247,7 @@ def with_floor(values: np.ndarray, k: int) -> tuple[np.ndarray, int, float]:
     # k-means++ rarely finds all of many clusters: swaps on a sample do, and Lloyd goes on with all
     rng = np.random.default_rng(0)
     sample = values[np.sort(rng.choice(len(values), 10_000, replace=False))]
-    points = WeightedPoints(sample, np.ones(len(sample)), np.zeros(len(sample)))
+    points = WeightedPoints(sample, np.ones(len(sample)), *np.zeros((2, len(sample))))
     return values, k, lloyd(values, cluster(points, k, rng)).potential
 
 

@@ -1,9 +1,7 @@
 """Private cells, and the weighted points that stand for them: all of it post-processing.
 
-Noisy counts are noisy: most empty leaves do not look empty. So mass is handed down the tree. A
-subtree whose noisy total stands out of its noise keeps its records apart; one that does not gives
-its mass to its sibling; and where neither child stands out, the cell stays whole. A kept cell is
-one weighted point, the mean of its leaves' own points by their noisy counts.
+A leaf is one weighted point: the records that it is expected to hold (``masses.py``), where they
+are on average. Subtrees of hardly any records are one point together, which is faster to cluster.
 """
 
 from __future__ import annotations
@@ -14,12 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpkv.kernels import compiled
+from dpkv.mechanisms.synopsis.masses import expected_masses
 from dpkv.records.questions import PLACE_UNIT, PublicMap, Tree
 from dpkv.records.questions.tree import LEAF
 from dpkv.types import Float64s, Integers
 
 _PRIOR_PLACE = 0.25  # variance of a leaf's mean about its middle, in half sides squared
 _CRUMB = 1e-6
+_HARDLY_ANY = 0.5  # scales of a count's noise: below that a subtree is one point, ...
+_POINTS, _POINTS_A_CLUSTER = 1024, 64  # ... and below one of so many parts of all records
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,38 +50,48 @@ class WeightedPoints:
     weights: Float64s
     spread: Float64s
     """Squared distance at which a point may be off the mean of its records."""
+    doubt: Float64s
+    """Variance of the weights."""
 
 
 def weighted_points(cells: PrivateCells, n_clusters: int) -> WeightedPoints:
-    """Return one weighted point a cell that stands out, and at least k of them."""
+    """Return weighted points: leaves, and subtrees of hardly any records; at least k of them."""
     tree, leaves = cells.tree, cells.tree.leaves
-    raw = np.zeros(len(tree.children))
-    raw[leaves] = cells.counts
-    kept, mass = _kept_cells(tree.children, raw, cells.count_scale)
-    home = _homes(tree.children, kept)[leaves]
-    places, spread = leaf_points(cells)
-    inside = home >= 0
-    shares = np.maximum(cells.counts[inside], 0.0) + _CRUMB
-    numbers = np.flatnonzero(kept)
-    points = _means(places[inside], shares, home[inside], len(raw))[numbers]
+    counts = np.zeros(len(tree.children))
+    counts[leaves] = cells.counts
+    masses = expected_masses(tree.children, counts, cells.count_scale)
+    fine_enough = masses.means[0] / max(_POINTS, _POINTS_A_CLUSTER * n_clusters)
+    least = max(_HARDLY_ANY * cells.count_scale, fine_enough)
+    kept = _kept_cells(tree.children, masses.means, least)
+    numbers, home = np.flatnonzero(kept), _homes(tree.children, kept)[leaves]
+    places, spread = leaf_points(cells, masses.means[leaves])
+    points = _means(places, masses.means[leaves] + _CRUMB, home, len(counts))[numbers]
     sides = (tree.upper[numbers] - tree.lower[numbers]).astype(np.float64)
     whole = (sides * sides).sum(axis=1) / 12.0
-    own = np.zeros(len(raw))
+    own = np.zeros(len(counts))
     own[leaves] = spread
-    alone = tree.children[numbers] == LEAF
-    found = WeightedPoints(points, mass[numbers], np.where(alone, own[numbers], whole))
+    found = WeightedPoints(
+        points,
+        masses.means[numbers] + _CRUMB,
+        np.where(tree.children[numbers] == LEAF, own[numbers], whole),
+        masses.variances[numbers],
+    )
     return _padded(found, cells.space, n_clusters)
 
 
-def leaf_points(cells: PrivateCells) -> tuple[Float64s, Float64s]:
-    """Return where a leaf's records are on average, and the squared error of that."""
+def leaf_points(cells: PrivateCells, masses: Float64s | None = None) -> tuple[Float64s, Float64s]:
+    """Return where a leaf's records are on average, and the squared error of that.
+
+    ``masses`` are how many they are thought to be; the noisy counts where that is left out.
+    """
+    counts = cells.counts if masses is None else masses
     leaves, tree = cells.tree.leaves, cells.tree
     half = (tree.upper[leaves] - tree.lower[leaves]) / 2.0
     middle = (tree.upper[leaves] + tree.lower[leaves]) / 2.0
     if cells.offsets is None:
         return middle, (half * half).sum(axis=1) / 3.0
     least = math.sqrt(2.0) * cells.count_scale
-    counts = np.maximum(cells.counts, least)[:, np.newaxis]
+    counts = np.maximum(counts, least)[:, np.newaxis]
     noise = 2.0 * (cells.offset_scale / PLACE_UNIT / counts) ** 2
     trust = _PRIOR_PLACE / (_PRIOR_PLACE + noise)
     place = np.clip(trust * cells.offsets / PLACE_UNIT / counts, -1.0, 1.0)
@@ -108,55 +119,20 @@ def _padded(found: WeightedPoints, space: PublicMap, n_clusters: int) -> Weighte
         np.concatenate([found.points, extra]),
         np.append(found.weights, np.full(missing, _CRUMB)),
         np.append(found.spread, np.full(missing, (sides * sides).sum() / 12.0)),
+        np.append(found.doubt, np.zeros(missing)),
     )
 
 
 @compiled
-def _totals(children, raw, scale):  # type: ignore[no-untyped-def]
-    """Return every subtree's noisy total, its leaves, and whether it stands out of its noise."""
-    n_cells = len(children)
-    totals, leaves = np.zeros(n_cells), np.zeros(n_cells)
-    seen = np.zeros(n_cells, np.bool_)
-    lead = math.log((n_cells + 1) / 2.0 + 1.0) + 1.0  # above the largest of so many noises
-    for cell in range(n_cells - 1, -1, -1):
+def _kept_cells(children, means, least):  # type: ignore[no-untyped-def]
+    """Return the cells that become points: leaves, and whole subtrees of next to no records."""
+    kept, inside = np.zeros(len(children), np.bool_), np.zeros(len(children), np.bool_)
+    for cell in range(len(children)):
         child = children[cell]
-        if child < 0:
-            totals[cell], leaves[cell] = raw[cell], 1.0
-            seen[cell] = raw[cell] >= scale * lead
-        else:
-            totals[cell] = totals[child] + totals[child + 1]
-            leaves[cell] = leaves[child] + leaves[child + 1]
-            due = scale * max(lead, 2.0 * math.sqrt(leaves[cell] * lead))
-            seen[cell] = seen[child] or seen[child + 1] or totals[cell] >= due
-    return totals, leaves, seen
-
-
-@compiled
-def _kept_cells(children, raw, scale):  # type: ignore[no-untyped-def]
-    """Hand the mass down from the top; return which cells keep theirs, and the mass."""
-    totals, leaves, seen = _totals(children, raw, scale)
-    n_cells = len(children)
-    mass, kept = np.full(n_cells, -1.0), np.zeros(n_cells, np.bool_)
-    mass[0] = max(totals[0], 1.0)
-    for cell in range(n_cells):
-        child = children[cell]
-        if mass[cell] <= 0.0:
-            continue
-        if child < 0 or not (seen[child] or seen[child + 1]):
-            kept[cell] = True
-        elif seen[child] and seen[child + 1]:
-            surplus = mass[cell] - totals[child] - totals[child + 1]
-            first = totals[child] + surplus * leaves[child] / leaves[cell]
-            if mass[cell] > scale:
-                first = min(max(first, 0.5 * scale), mass[cell] - 0.5 * scale)
-            else:
-                first = 0.5 * mass[cell]
-            mass[child], mass[child + 1] = first, mass[cell] - first
-        elif seen[child]:
-            mass[child] = mass[cell]
-        else:
-            mass[child + 1] = mass[cell]
-    return kept, mass
+        kept[cell] = not inside[cell] and (child < 0 or means[cell] < least)
+        if child >= 0:
+            inside[child] = inside[child + 1] = inside[cell] or kept[cell]
+    return kept
 
 
 @compiled

@@ -21,6 +21,7 @@ _SWAP_ITERATIONS = 8
 _FEWEST_SWAPS, _SWAPS_A_CENTER = 50, 3
 _RESTART_WORK, _SWAP_WORK = 1 << 33, 1 << 31  # distances; beyond, fewer restarts and swaps are made
 _ITERATIONS = 40
+_FEWEST_FUTILE, _FUTILE_A_CENTER = 15, 2  # swaps in a row that changed nothing: more are futile
 _CLOSE = 1e-4
 _ONE_CORE = 1 << 20  # numbers compared in an iteration; below, it is faster on one core
 
@@ -56,8 +57,11 @@ def _improved(
 ) -> LloydResult:
     """Try points drawn by D^2 in the place of the center that is least missed then."""
     points, weights = found.points, found.weights
-    measured = None
+    measured, futile = None, 0
+    patience = max(_FEWEST_FUTILE, _FUTILE_A_CENTER * len(best.centers))
     for _ in range(swaps):
+        if futile >= patience:
+            break
         if measured is None:
             labels, first, second = kernels.two_nearest(points, best.centers)
             measured = labels, first, second, (first * weights).cumsum()
@@ -70,6 +74,7 @@ def _improved(
         centers = best.centers.copy()
         centers[np.bincount(labels, missed, len(centers)).argmin()] = drawn
         tried = _moved(found, [centers], _SWAP_ITERATIONS)[0]
+        futile += 1
         if tried.potential < best.potential:
-            best, measured = tried, None
+            best, measured, futile = tried, None, 0
     return best

@@ -408,18 +408,17 @@ def opening_estimate(
     k, p, d = len(heads), cells.space.n_dimensions, grid.n_features
     counts = np.bincount(labels, found.weights, k)
     safe = np.maximum(counts, 1.0)
-    by_noise = 2.0 * cells.count_scale**2 * np.bincount(labels, distances, k)
+    by_noise = np.bincount(labels, found.doubt * distances, k)
     by_place = np.bincount(labels, found.weights**2 * found.spread, k)
     variance = (by_noise + by_place) / p / safe**2
     if cells.space.matrix is not None:
         shown = float((counts @ heads**2).sum()) / max(float(counts.sum()), 1.0) / p
         variance = variance * p / d + shown * (d - p) / d
     centers = grid.clip(np.rint(cells.space.lift(heads)).astype(np.int64))
-    n_cells = np.maximum(np.bincount(labels, minlength=k), 1)
     return refine.Estimate(
         centers,
         np.asarray(counts, dtype=np.float64),
-        2.0 * cells.count_scale**2 * n_cells,
+        np.asarray(np.bincount(labels, found.doubt, k) + cells.count_scale**2),
         np.maximum(variance, 1e-6),
     )
 
