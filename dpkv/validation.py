@@ -24,6 +24,7 @@ LARGEST_TOTAL_WEIGHT = 1e200
 
 
 MOST_CENTERS, MOST_ITERATIONS = 100_000, 1_000
+MOST_TO_CHOOSE_FROM = 256
 """Refused beyond, where a release would be charged and then not end."""
 MOST_RECORDS = 2**53
 """Refused beyond: no table has so many, and arithmetic on longer numbers takes for ever."""
@@ -259,3 +260,10 @@ def as_generator(rng: np.random.Generator | int | None) -> np.random.Generator:
     if rng is not None:
         rng = whole_number("rng", rng, at_least=0)
     return np.random.default_rng(rng)
+
+
+def check_range(fewest: int, most: int) -> None:
+    """Refuse numbers of centers that nothing could be chosen from."""
+    if not 1 <= fewest < most <= MOST_TO_CHOOSE_FROM:
+        told = f"a range like 2..12, up to {MOST_TO_CHOOSE_FROM}"
+        raise ParameterError("k", told, f"{fewest}..{most}")

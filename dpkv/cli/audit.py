@@ -141,7 +141,7 @@ def audit(
         )
     ks = tuple(sorted(set(options.parse_counts(k)))) if k is not None else None
     asked = ReleaseOptions(
-        k=(ks or (2,))[0],
+        k=str((ks or (2,))[0]),
         data=data or subject,
         eps=eps,
         mechanism=mechanism,

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from dpkv.releases import ReleaseRecord
 
 _MOST_COLUMNS, _MOST_ROWS = 4, 20
+_NEAR, _BAR = 6, 30
+_MARK = {True: "<- chosen", False: ""}
 
 
 def show_clusters(record: ReleaseRecord) -> None:
@@ -27,6 +29,8 @@ def show_clusters(record: ReleaseRecord) -> None:
     output.print_table("centres", ["centre", *sizes, *columns, *more], rows)
     if len(record.clusters) > _MOST_ROWS:
         output.say(f"{len(record.clusters) - _MOST_ROWS} more centres are in the file.")
+    if record.curve is not None:
+        _show_curve(record)
     if record.potential is not None:
         potential = record.potential
         output.say(f"potential: {potential.value:.4g} ± {potential.sd:.2g}, from noisy answers")
@@ -48,3 +52,22 @@ def _cells(record: ReleaseRecord, number: int, n_columns: int) -> list[str]:
         return [*size, *(in_width(value, side) for value, side in pairs)]
     told = zip(cluster.center[:n_columns], cluster.center_sd, strict=False)
     return [*size, *(" ± ".join(with_error(value, sd)) for value, sd in told)]
+
+
+def _show_curve(record: ReleaseRecord) -> None:
+    """Print the private potential for every number of centres, as numbers and as bars."""
+    curve, chosen = record.curve or (), len(record.clusters)
+    first = max(1, chosen - _NEAR)
+    shown = range(first, min(len(curve), chosen + _NEAR) + 1)
+    most = max((curve[k - 1] for k in shown), default=0.0) or 1.0
+    rows = [
+        [str(k), f"{curve[k - 1]:.4g}", "#" * round(_BAR * curve[k - 1] / most), _MARK[k == chosen]]
+        for k in shown
+    ]
+    plan = record.plan
+    output.print_table(
+        f"k chosen from {plan.fewest}..{plan.k} by the private cells, free of charge",
+        ["k", "potential", "", ""],
+        rows,
+        n_words=4,
+    )

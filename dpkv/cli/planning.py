@@ -173,7 +173,7 @@ def _check_completable(asked: ReleaseOptions, record: Calibration) -> None:
         )
     if asked.mechanism != "kvariates":
         return
-    if record.row(asked.k) is None:
+    if not any(str(row.k) == asked.k for row in record.rows):
         covered = ", ".join(str(row.k) for row in record.rows)
         output.note(f"k = {asked.k} is not in the calibration (k = {covered}): calibrated anew.")
     if asked.eps is not None and asked.eps != record.eps:

@@ -235,7 +235,7 @@ def _show(
     chosen = wording.choice(plan)
     rows = [
         *([["from", describe_taken(taken)]] if taken is not None else []),
-        ["centres", f"{plan.k}, by {wording.title(record)}"],
+        ["centres", f"{len(record.clusters)}, by {wording.title(record)}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
         *([["protects", wording.PROTECTED[promise.unit]]] if promise.end_to_end else []),
         *([["why", chosen]] if chosen else []),

@@ -17,7 +17,15 @@ from dpkv.mechanisms.registry import AUTO, names_in_words
 class ReleaseOptions:
     """As typed; None where the newest calibration, or a default, decides."""
 
-    k: Annotated[int, typer.Option("--k", help="Number of centres.", show_default=False)]
+    k: Annotated[
+        str,
+        typer.Option(
+            "--k",
+            help="Number of centres; or a range such as 2..12, or auto (2..64): the number is then "
+            "chosen from the private cells, free of charge (synopsis).",
+            show_default=False,
+        ),
+    ]
     data: Annotated[
         Path | None,
         typer.Argument(

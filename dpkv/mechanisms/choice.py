@@ -65,7 +65,9 @@ def _prefer(terms: Terms, rule: Rule) -> Choice:
     able = [
         kind
         for kind in MECHANISMS.values()
-        if terms.neighbours in kind.relations and (kind.uses_delta or terms.delta == 0)
+        if terms.neighbours in kind.relations
+        and (kind.uses_delta or terms.delta == 0)
+        and (kind.chooses_number or terms.fewest is None)
     ]
     best = max(able, key=lambda kind: kind.preference)
     own = replace(terms, density=best.best_density(), lloyd_steps=None)

@@ -98,6 +98,8 @@ class Terms:
     """None where the mechanism decides, or has none."""
     lloyd_steps: int | None = None
     """Likewise."""
+    fewest: int | None = None
+    """Where the number of centers is to be chosen privately: the fewest; ``n_clusters`` at most."""
 
     @classmethod
     def of(
@@ -114,6 +116,7 @@ class Terms:
         unit: Unit = ROW,
         density: Densities | None = None,
         lloyd_steps: int | None = None,
+        fewest: int | None = None,
     ) -> Terms:
         """Return the terms of a release from a table, with what its relation makes public."""
         whole_number("n_records", n_records, at_least=1, at_most=MOST_RECORDS)
@@ -130,6 +133,7 @@ class Terms:
             unit,
             density,
             lloyd_steps,
+            fewest,
         )
 
 
@@ -159,6 +163,8 @@ class Mechanism(ABC):
     uses_delta: ClassVar[bool] = False
     """Whether a delta can be of use."""
     takes_iterations: ClassVar[bool] = False
+    chooses_number: ClassVar[bool] = False
+    """Whether it can choose the number of centers from its own noisy answers."""
     densities: ClassVar[tuple[Densities, ...]] = ()
     """What it can release a picked record through, the default first."""
     takes_lloyd_steps: ClassVar[bool] = False
@@ -279,6 +285,10 @@ class Mechanism(ABC):
         """A code of what it cannot tell of its clusters, and why; None where it tells all."""
         return NOT_ESTIMATED
 
+    def number_for(self, curve: Float64s) -> int | None:  # noqa: ARG002
+        """Return how many centers it takes by such a curve; None where it does not choose."""
+        return None
+
     def find_fault_in(self, cells: PrivateCells) -> str | None:  # noqa: ARG002
         """Return why published cells cannot be of this mechanism; None where they can."""
         return "the mechanism makes no synopsis"
@@ -315,6 +325,8 @@ class Outcome:
     """The private cells that the centers came from, where the mechanism makes some."""
     clusters: ClusterEstimates | None = None
     """What else the answers say of the clusters; None where ``Mechanism.untold`` says why not."""
+    curve: Float64s | None = None
+    """Where the number of centers was chosen: the private potentials for 1, 2, ... of them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,6 +88,7 @@ def check_request(
     delta: Decimal = Decimal(0),
     density: str | None = None,
     lloyd_steps: int | None = None,
+    fewest: int | None = None,
 ) -> None:
     """Refuse what no mechanism of that name can do, before any data are read."""
     from dpkv.validation import one_of  # noqa: PLC0415 (heavy)
@@ -107,6 +108,9 @@ def check_request(
         raise ParameterError("lloyd_steps", f"left out unless mechanism is {able}", lloyd_steps)
     if kind is None:
         return
+    if fewest is not None and not kind.chooses_number:
+        able = " or ".join(repr(own) for own, one in MECHANISMS.items() if one.chooses_number)
+        raise ParameterError("k", f"one number unless mechanism is {able} or 'auto'", "a range")
     if delta > 0 and not kind.uses_delta:
         raise ParameterError(
             "delta", f"0 for mechanism {name!r}", f"{delta:f}", "Its guarantee is pure eps."
@@ -125,7 +129,13 @@ def check_request(
 def for_terms(name: str, terms: Terms) -> Mechanism:
     """Return the mechanism of that name with the least noise that the terms allow."""
     check_request(
-        name, terms.neighbours, terms.iterations, terms.delta, terms.density, terms.lloyd_steps
+        name,
+        terms.neighbours,
+        terms.iterations,
+        terms.delta,
+        terms.density,
+        terms.lloyd_steps,
+        terms.fewest,
     )
     return MECHANISMS[name].for_terms(terms)
 

@@ -23,7 +23,7 @@ from dpkv.releases.settling import settle
 def release(
     data: ArrayLike | str | Path,
     *,
-    k: int,
+    k: int | str | tuple[int, int],
     eps: float | str | Decimal,
     bounds: AnyBounds,
     workspace: str | Path | None = ".dpkv",
@@ -40,7 +40,8 @@ def release(
     ----------
     data : (m, d) records, in the user's coordinates, a DataFrame lending its column names; or the
         path of a CSV or Parquet file.
-    k : the number of centers.
+    k : the number of centers; or a range, (2, 12) or "2..12", or "auto" (2..64), from which
+        "synopsis" chooses privately, at no further cost.
     eps : what the whole release may cost.
     bounds : where records may lie: low, high for all columns, one pair per column, a mapping or a
         ``Domain``; "private" finds them with a share of eps; "data" reads them off the records,
@@ -92,7 +93,7 @@ def release(
 def simulate(
     data: ArrayLike | str | Path,
     *,
-    k: int,
+    k: int | str | tuple[int, int],
     eps: float | str | Decimal,
     bounds: AnyBounds,
     seed: int,

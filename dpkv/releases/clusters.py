@@ -10,7 +10,8 @@ from pydantic import Field
 
 from dpkv.domain import Domain
 from dpkv.grid import Grid
-from dpkv.mechanisms.clusters import NO_DISTANCES, ClusterEstimates
+from dpkv.mechanisms import Outcome
+from dpkv.mechanisms.clusters import NO_DISTANCES
 from dpkv.releases.frozen import Frozen
 from dpkv.types import Float64s
 
@@ -41,18 +42,18 @@ class PotentialRecord(Frozen):
     sd: NonNegative
 
 
-def cluster_fields(
-    told: ClusterEstimates | None, centers: Float64s, grid: Grid, domain: Domain
-) -> dict[str, Any]:
-    """Return a record's clusters and potential, in the user's units."""
+def cluster_fields(made: Outcome, centers: Float64s, grid: Grid, domain: Domain) -> dict[str, Any]:
+    """Return a record's clusters, potential and curve, in the user's units."""
+    told, step = made.clusters, step_length(grid, domain)
+    curve = None if made.curve is None else tuple((made.curve * step**2).tolist())
     rows = [tuple(center) for center in centers.tolist()]
     if told is None:
         nothing = {"center_sd": None, "size": None, "size_sd": None, "radius": None}
         return {
             "clusters": tuple(ClusterRecord(center=row, **nothing) for row in rows),
             "potential": None,
+            "curve": curve,
         }
-    step = step_length(grid, domain)
     errors = told.center_sd * np.asarray(grid.steps)
     radii = [None] * len(rows) if told.radii is None else [_short(r * step) for r in told.radii]
     clusters = tuple(
@@ -71,7 +72,7 @@ def cluster_fields(
     if told.potential is not None and told.potential_sd is not None:
         value, sd = told.potential * step**2, told.potential_sd * step**2
         potential = PotentialRecord(value=_short(value), sd=_short(sd))
-    return {"clusters": clusters, "potential": potential}
+    return {"clusters": clusters, "potential": potential, "curve": curve}
 
 
 def step_length(grid: Grid, domain: Domain) -> float:

@@ -19,8 +19,7 @@ from dpkv.accounting.steps import gather_steps
 from dpkv.domain import Domain
 from dpkv.errors import PlanError
 from dpkv.ledger import Entry
-from dpkv.mechanisms import Mechanism, Neighbours, describe
-from dpkv.mechanisms.clusters import ClusterEstimates
+from dpkv.mechanisms import Mechanism, Neighbours, Outcome, describe
 from dpkv.releases.canonical import digest
 from dpkv.releases.charged_bounds import PaidBounds
 from dpkv.releases.clusters import cluster_fields
@@ -66,7 +65,7 @@ class Draft:
         self,
         points: Int64s,
         centers: Float64s,
-        told: ClusterEstimates | None,
+        made: Outcome,
         *,
         release_id: str | None,
         created: str,
@@ -77,7 +76,7 @@ class Draft:
         """Return the record of a run."""
         paid = None if bounds.entry is None else LedgerReference.of(bounds.entry)
         domain = Domain.from_dict(self.record.bounds.domain)
-        known = cluster_fields(told, centers, self.mechanism.grid, domain)
+        known = cluster_fields(made, centers, self.mechanism.grid, domain)
         found: dict[str, Any] = {
             **known,
             "release_id": release_id,
@@ -133,6 +132,7 @@ def _template(settled: Settled, domain: Domain, mechanism: Mechanism) -> Release
         notes=notes_of(plan, simulated=simulated),
         clusters=(),
         potential=None,
+        curve=None,
         untold=mechanism.untold,
         grid_centers=(),
         clamped=plan.clamp,

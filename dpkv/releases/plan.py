@@ -38,6 +38,7 @@ from dpkv.validation import (
     MOST_CENTERS,
     MOST_ITERATIONS,
     SMALLEST_EPS,
+    check_range,
     exact_delta,
     exact_eps,
     non_negative,
@@ -51,6 +52,9 @@ from dpkv.validation import (
 DEFAULT_BOUNDS_SHARE = 0.1
 MOST_NUMBERS = 4_000_000
 """Of k centers in so many columns: the record of more would be too long to be read back."""
+AUTO_RANGE = "2..64"
+_LONGEST = 16  # characters of a range
+_KINDS_OF_K = "a number, a range like 2..12, or auto"
 CALIBRATIONS = ("certified", "published")
 BoundsSource = Literal["given", "private", "data"]
 """How bounds are known: chosen without the data, found with a part of eps, or read off the data."""
@@ -85,6 +89,9 @@ class Plan(Frozen):
     chosen: Chosen | None = None
     """Why this mechanism, where it was left to dpkv."""
     k: int
+    """The number of centers, or the most of them where it is chosen privately."""
+    fewest: int | None = None
+    """The fewest, where the number of centers is chosen privately."""
     eps: str
     """A decimal number, exactly as asked for."""
     delta: str = "0"
@@ -115,7 +122,7 @@ class Plan(Frozen):
     def of(
         cls,
         *,
-        k: int,
+        k: int | str | tuple[int, int],
         eps: float | str | Decimal,
         bounds: BoundsSource,
         columns: Sequence[str],
@@ -137,7 +144,8 @@ class Plan(Frozen):
         relation = as_neighbours(neighbours)
         scaled = getattr(domain, "scaled", scaled)
         chance = exact_delta("delta", delta)
-        check_request(mechanism, relation, iterations, chance, density, lloyd_steps)
+        fewest, most = numbers_of_centers(k)
+        check_request(mechanism, relation, iterations, chance, density, lloyd_steps, fewest)
         one_of("calibration", calibration, CALIBRATIONS)
         _check_published(mechanism, calibration, bounds)
         if iterations is not None:
@@ -147,7 +155,8 @@ class Plan(Frozen):
         _check_bare(calibration, density, lloyd_steps)
         return cls(
             mechanism=mechanism,
-            k=_check_k(k),
+            k=_check_k(most),
+            fewest=fewest,
             eps=_plain(exact_eps("eps", eps)),
             delta=_plain(chance),
             columns=publishable_names(columns),
@@ -175,9 +184,12 @@ class Plan(Frozen):
             chance,
             self.density,
             self.lloyd_steps,
+            self.fewest,
         )
         _check_published(self.mechanism, self.calibration, self.bounds)
         _check_k(self.k)
+        if self.fewest is not None:
+            check_range(self.fewest, self.k)
         if self.k * len(self.columns) > MOST_NUMBERS:
             most = MOST_NUMBERS // len(self.columns)
             raise ParameterError("k", f"at most {most} in {len(self.columns)} columns", self.k)
@@ -263,6 +275,29 @@ def _plain(number: Decimal) -> str:
     """Return a decimal without exponent or idle zeros."""
     text = format(number, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def numbers_of_centers(k: int | str | tuple[int, int]) -> tuple[int | None, int]:
+    """Return the fewest centers, None where there is no choice, and the most: of 5, "2..12", ...
+
+    "auto" stands for a range.
+    """
+    if isinstance(k, str):
+        text = AUTO_RANGE if k == "auto" else k
+        first, dots, last = text.partition("..")
+        numbers = [first, last] if dots else [first]
+        if not all(one.isascii() and one.isdigit() for one in numbers) or len(text) > _LONGEST:
+            raise ParameterError("k", _KINDS_OF_K, k)
+        k = (int(first), int(last)) if dots else int(first)
+    if not isinstance(k, tuple):
+        return None, k
+    if len(k) != 2:  # noqa: PLR2004
+        raise ParameterError("k", _KINDS_OF_K, k)
+    fewest, most = (whole_number("k", one, at_least=1, at_most=MOST_CENTERS) for one in k)
+    if fewest == most:
+        return None, most
+    check_range(fewest, most)
+    return fewest, most
 
 
 def _check_k(k: int) -> int:

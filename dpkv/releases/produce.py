@@ -62,7 +62,8 @@ class Release:
 
     def __repr__(self) -> str:
         plan = self.record.plan
-        told = f"{self.record.kind} of {plan.k} centers by {plan.mechanism}: {self.record.summary}"
+        told = f"{self.record.kind} of {len(self.centers)} centers by {plan.mechanism}: "
+        told += self.record.summary
         if self.charged_to is not None:
             told += f" Charged to {self.charged_to.dataset} in {self.charged_to.ledger.path}."
         return f"<{told}>"
@@ -237,7 +238,7 @@ def _produce(
     record = draft.fill_in(
         released,
         centers,
-        made.clusters,
+        made,
         release_id=release_id,
         created=created,
         entry=entry,

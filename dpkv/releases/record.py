@@ -23,7 +23,7 @@ from dpkv.grid import Grid
 from dpkv.ledger import Entry
 from dpkv.mechanisms import Mechanism, Noise, PrivateBounds, Step
 from dpkv.mechanisms.mechanism import GRID_STEPS, Distribution
-from dpkv.releases.clusters import ClusterRecord, PotentialRecord
+from dpkv.releases.clusters import ClusterRecord, NonNegative, PotentialRecord
 from dpkv.releases.codes import Code, Note, Randomness, Unprotected
 from dpkv.releases.frozen import Frozen
 from dpkv.releases.guarantee import Guarantee
@@ -160,6 +160,8 @@ class ReleaseRecord(Frozen):
     clusters: tuple[ClusterRecord, ...]
     """The released centers, and what noisy answers tell of their records, at no further cost."""
     potential: PotentialRecord | None
+    curve: tuple[NonNegative, ...] | None
+    """Where the number of centers was chosen: private potentials for 1, 2, ... of them."""
     untold: Code | None
     """What the mechanism cannot tell of clusters, and why."""
     grid_centers: tuple[tuple[int, ...], ...]

@@ -44,8 +44,9 @@ class Options(TypedDict, total=False):
 class Request:
     """The options of a release. None of them may be chosen by looking at the records."""
 
-    k: int
-    """The number of centers."""
+    k: int | str | tuple[int, int]
+    """The number of centers; or a range, (2, 12) or "2..12", or "auto", from which it is chosen
+    privately and free of charge, by mechanisms that can."""
     eps: float | str | Decimal
     """What the whole release may cost."""
     bounds: AnyBounds

@@ -60,7 +60,7 @@ class Settled:
 def settle(plan: Plan, n_records: int, *, simulated: bool = False) -> Settled:
     """Choose the mechanism where that was left to dpkv, calibrate it, and state the promise."""
     if plan.neighbours is Neighbours.REPLACE_ONE:  # elsewhere m is private, and may be below k
-        cluster_count(plan.k, n_records, "k")
+        cluster_count(plan.fewest or plan.k, n_records, "k")
     domain = assumed_domain(plan)
     check_width(domain, len(plan.columns))
     plan, mechanism = _choose(plan, domain.grid(plan.grid_bits), n_records)
@@ -126,6 +126,7 @@ def terms_of(plan: Plan, grid: Grid, n_records: int) -> Terms:
         iterations=plan.iterations,
         density=plan.density,
         lloyd_steps=plan.lloyd_steps,
+        fewest=plan.fewest,
     )
 
 

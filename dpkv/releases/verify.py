@@ -178,7 +178,8 @@ class _Verification:
         needed = mechanism.n_records_needed
         _must(needed in (None, record.n_records), "the mechanism is for other records")
         _must(
-            private_m or (record.n_records or 0) >= plan.k, "there are fewer records than centres"
+            private_m or (record.n_records or 0) >= (plan.fewest or plan.k),
+            "there are fewer records than centres",
         )
         seeded = record.kind == "simulation"
         randomness = "seeded" if seeded else "operating-system"
@@ -220,14 +221,23 @@ class _Verification:
     def centers(self) -> str:
         record = self.record
         points = np.asarray(record.grid_centers, dtype=np.int64)
-        _must(points.shape == (record.plan.k, len(record.columns)), "there are not k centres")
+        number = self.number_of_centers()
+        _must(points.shape == (number, len(record.columns)), "there are not k centres")
         _must(record.clamped == record.plan.clamp, "clamping is misstated")
         if record.clamped:
             _must(bool((self.grid.clip(points) == points).all()), "a centre is out of bounds")
         values = restore_centers(self.grid, self.domain, points)
         same = np.array_equal(values, np.asarray(record.centers, dtype=np.float64))
         _must(same, "the centres are not those of the grid")
-        return f"{record.plan.k} points of the public grid"
+        return f"{number} points of the public grid"
+
+    def number_of_centers(self) -> int:
+        """Return k, or what the mechanism takes by the curve that is stated."""
+        curve, k = self.record.curve, self.record.plan.k
+        chosen = self.mechanism.number_for(np.asarray(() if curve is None else curve))
+        _must((curve is None) == (chosen is None), "the curve over k is misstated")
+        _must(len(curve or ()) <= k, "the curve over k is too long")
+        return k if chosen is None else chosen
 
     def clusters(self) -> str:
         record, mechanism = self.record, self.mechanism

@@ -47,6 +47,7 @@ from dpkv.mechanisms.synopsis import refine
 from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints, weighted_points
 from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.mechanisms.synopsis.estimates import estimate_clusters, share_cells, sizes_of
+from dpkv.mechanisms.synopsis.number import choose_number, potential_curve
 from dpkv.mechanisms.synopsis.settings import Layout, cell_dimensions, layout
 from dpkv.noise import smallest_scale
 from dpkv.records.questions import (
@@ -74,6 +75,7 @@ from dpkv.types import Float64s, Integers
 from dpkv.validation import (
     LARGEST_WHOLE,
     MOST_ITERATIONS,
+    check_range,
     non_negative_finite,
     positive_finite,
     whole_number,
@@ -114,11 +116,14 @@ class Synopsis(Mechanism):
     """Above 0 where the sums have Gaussian noise."""
     n_dimensions: int
     """Of the cells: as many as there are columns, or fewer."""
+    fewest: int | None = None
+    """Where the number of centers is chosen from the cells: the fewest."""
 
     name: ClassVar[str] = "synopsis"
     title: ClassVar[str] = "private synopsis: adaptive cells, sk-means++, private Lloyd steps"
     why: ClassVar[str] = "cells, counts and Lloyd steps add up, the tree by a certified sum"
     uses_delta: ClassVar[bool] = True
+    chooses_number: ClassVar[bool] = True
     makes_synopsis: ClassVar[bool] = True
     preference: ClassVar[int] = 1
 
@@ -146,6 +151,8 @@ class Synopsis(Mechanism):
         whole_number("least_cell", self.least_cell, at_least=1, at_most=LARGEST_WHOLE)
         whole_number("n_dimensions", self.n_dimensions, at_least=1, at_most=most_dimensions)
         non_negative_finite("delta_spent", self.delta_spent)
+        if self.fewest is not None:
+            check_range(self.fewest, self.n_clusters)
 
     @classmethod
     def for_terms(cls, terms: Terms) -> Synopsis:
@@ -157,6 +164,7 @@ class Synopsis(Mechanism):
             neighbours=terms.neighbours,
             delta=terms.delta,
             unit=terms.unit,
+            fewest=terms.fewest,
         )
 
     @classmethod
@@ -169,6 +177,7 @@ class Synopsis(Mechanism):
         neighbours: Neighbours,
         delta: Decimal = Decimal(0),
         unit: Unit = ROW,
+        fewest: int | None = None,
     ) -> Synopsis:
         """Return the mechanism that costs at most ``eps``, and ``delta`` where that helps."""
         shape = layout(grid.n_features)
@@ -212,6 +221,7 @@ class Synopsis(Mechanism):
             sum_scale=sum_scale,
             delta_spent=spent,
             n_dimensions=dimensions,
+            fewest=fewest,
             unit=unit,
         )
 
@@ -284,7 +294,7 @@ class Synopsis(Mechanism):
         names = (
             "root_scale", "tree_scale", "decay", "floor", "levels", "threshold", "most_threshold",
             "first_cell", "least_cell", "count_scale", "mean_scale", "n_steps", "norm_scale",
-            "sum_scale", "delta_spent", "n_dimensions",
+            "sum_scale", "delta_spent", "n_dimensions", "fewest",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -310,8 +320,12 @@ class Synopsis(Mechanism):
     def run(self, ask: Ask) -> Outcome:
         """Ask for cells, cluster them, and move the centers by private Lloyd steps."""
         cells = self.private_cells(ask)
-        found = weighted_points(cells, self.n_clusters)
-        heads = cluster(found, self.n_clusters, ask.coins)
+        number, curve = self.n_clusters, None
+        if self.fewest is not None:
+            curve = potential_curve(cells, number, ask.coins)
+            number = choose_number(curve, self.n_dimensions, self.fewest)
+        found = weighted_points(cells, number)
+        heads = cluster(found, number, ask.coins)
         estimate = opening_estimate(found, heads, cells, self.grid)
         for step in range(self.n_steps):
             if step == 0 and cells.space.matrix is not None:
@@ -322,7 +336,13 @@ class Synopsis(Mechanism):
         edges = refine.bin_edges(self.grid, squared=self.step_noise.gaussian)
         total = self.public_shares(ask.public_size)
         told = estimate_clusters(cells, estimate, self.step_noise, edges, total)
-        return Outcome(estimate.centers, cells, told.worth(self.unit.counted(1.0)))
+        return Outcome(estimate.centers, cells, told.worth(self.unit.counted(1.0)), curve)
+
+    def number_for(self, curve: Float64s) -> int | None:
+        """Return how many centers it takes by such a curve; None where it does not choose."""
+        if self.fewest is None:
+            return None
+        return choose_number(curve, self.n_dimensions, self.fewest)
 
     def private_cells(self, ask: Ask) -> PrivateCells:
         """Return the private cells."""

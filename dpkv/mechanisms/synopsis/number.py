@@ -18,12 +18,12 @@ import math
 import numpy as np
 
 from dpkv.kernels import assign_nearest
-from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints
+from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints, weighted_points
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.potentials import lloyd
 from dpkv.types import Float64s
 
-_UNRESOLVED = 0.1  # of where points may be: what blurs the curve
+_UNRESOLVED = 0.3  # of where points may be: what blurs the curve
 _STARTS = 4
 _BEYOND = 1.5  # times the most clusters: joining begins with so many
 _ITERATIONS, _AFTER_JOINING = 30, 3
@@ -35,11 +35,16 @@ def standing_out(found: WeightedPoints, cells: PrivateCells) -> WeightedPoints:
     kept = found.weights >= least
     if not kept.any():
         return found
-    return WeightedPoints(found.points[kept], found.weights[kept], found.spread[kept])
+    rest = found.points[kept], found.weights[kept], found.spread[kept], found.doubt[kept]
+    return WeightedPoints(*rest)
 
 
-def potential_curve(found: WeightedPoints, most: int, rng: np.random.Generator) -> Float64s:
-    """Return the potentials for 1 to ``most`` clusters, or as many as there are points."""
+def potential_curve(cells: PrivateCells, most: int, rng: np.random.Generator) -> Float64s:
+    """Return the potentials for 1 to ``most`` clusters, or as many as cells can tell apart.
+
+    What cells cannot resolve is added to all of them alike, and blurs jumps that are no larger.
+    """
+    found = standing_out(weighted_points(cells, 1), cells)
     points, weights = found.points, found.weights
     begin = min(math.ceil(_BEYOND * most) + 1, len(np.unique(points, axis=0)))
     tries = [
@@ -59,7 +64,7 @@ def potential_curve(found: WeightedPoints, most: int, rng: np.random.Generator) 
         curve[number - 1] = made.potential
         if number > 1:
             labels = assign_nearest(points, np.asarray(made.centers))[0]
-            mass = np.bincount(labels, weights, number)
+            mass = np.asarray(np.bincount(labels, weights, number), dtype=np.float64)
             centers = _joined(np.asarray(made.centers), mass)
     unresolved = _UNRESOLVED * float(weights @ found.spread)
     return np.asarray(np.minimum.accumulate(curve)[: min(most, begin)] + unresolved)

@@ -107,6 +107,7 @@ def _focused_tree(mechanism: Synopsis, times: float) -> Synopsis:
 
 def _others_silent(mechanism: Synopsis, **changes: float | None) -> Synopsis:
     silent: dict[str, float | None] = {
+        "fewest": None,
         "tree_scale": mechanism.tree_scale,
         "count_scale": _NEXT_TO_NOTHING,
         "norm_scale": _NEXT_TO_NOTHING,
