@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpkv.types import Floats
 
 _KEY_BYTES = 32
+_FACT = "fingerprint key"
 _HASHED_ROWS = 1 << 16
 _HASHED_BYTES = 1 << 20
 
@@ -48,8 +49,52 @@ def file_fingerprint(path: Path, workspace: Path) -> str:
 
 
 def _secret_key(workspace: Path) -> bytes:
-    """Return the workspace's key, made when it is first needed."""
-    path = private_folder(workspace, "keys") / "fingerprint.key"
+    """Return the key of the workspace's ledger, made when it is first needed.
+
+    It is in the workspace; a shared ledger has it itself, so that a table has one account whoever
+    releases it.
+    """
+    ledger = Ledger(workspace)
+    if ledger.is_shared:
+        known = ledger.fact(_FACT)
+        if known is None:
+            _refuse_new_key(ledger, ledger.place)
+            known = ledger.shared_fact(_FACT, secrets.token_hex(_KEY_BYTES))
+        return bytes.fromhex(known)
+    return _own_key(workspace)
+
+
+def carry_key(source: Ledger, *, to_shared: Ledger | None) -> None:
+    """Give the ledger that another one moves to its key: a shared one, or the workspace's own."""
+    workspace = source.workspace
+    if to_shared is not None:
+        if not is_own_file(_key_path(workspace)):
+            _refuse_new_key(source, _key_path(workspace))
+            return
+        key = _own_key(workspace)
+        if to_shared.shared_fact(_FACT, key.hex()) != key.hex():
+            raise UsageError(
+                f"the ledger {to_shared.place} knows tables by another key: move to an empty one."
+            )
+        return
+    known = source.fact(_FACT)
+    if known is None:
+        return
+    path = _key_path(workspace)
+    write_once(path, bytes.fromhex(known))
+    if path.read_bytes() != bytes.fromhex(known):
+        raise UsageError(
+            f"{path} is another key than {source.place} has: move it aside, since tables would "
+            "have other accounts."
+        )
+
+
+def _key_path(workspace: Path) -> Path:
+    return private_folder(workspace, "keys") / "fingerprint.key"
+
+
+def _own_key(workspace: Path) -> bytes:
+    path = _key_path(workspace)
     if not is_own_file(path):
         _make_key(path, workspace)
     key = path.read_bytes()
@@ -63,14 +108,23 @@ def _secret_key(workspace: Path) -> bytes:
 
 def _make_key(path: Path, workspace: Path) -> None:
     """Make a key, unless tables are known by one that is gone: all would have new budgets."""
-    chain = Ledger(workspace).verify()  # one that is gone, too, would know of no table
-    known = any(not entry.dataset.startswith(NAMED) for entry in chain.entries)
+    ledger = Ledger(workspace)
     # A key comes before the charges that need it: where another process made both meanwhile, it is
     # there now.
-    if known and not is_own_file(path):
-        raise UsageError(
-            f"the fingerprint key {path} is gone, and a new one would give every table a new "
-            "budget: restore it from a backup of the workspace; if there is none, charge by name "
-            "with --dataset, after 'dpkv ledger set-budget name:NAME' with what is left."
-        )
+    if not ledger.is_shared and not is_own_file(path):
+        _refuse_new_key(ledger, path)
     write_once(path, secrets.token_bytes(_KEY_BYTES))
+
+
+def _refuse_new_key(ledger: Ledger, place: Path | str) -> None:
+    """Refuse to make a key where accounts are known by one that is gone."""
+    chain = ledger.verify()  # one that is gone, too, would know of no table
+    if not any(not account.dataset.startswith(NAMED) for account in chain.accounts()):
+        return
+    if isinstance(place, Path) and is_own_file(place):
+        return
+    raise UsageError(
+        f"the fingerprint key {place} is gone, and a new one would give every table a new "
+        "budget: restore it from a backup of the workspace; if there is none, charge by name "
+        "with --dataset, after 'dpkv ledger set-budget name:NAME' with what is left."
+    )

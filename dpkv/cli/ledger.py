@@ -185,6 +185,49 @@ def verify(as_json: options.AsJson = False) -> None:
         output.say(_EMPTY)
 
 
+def move(
+    to: Annotated[
+        str,
+        typer.Argument(
+            metavar="TO",
+            help="postgres: from the workspace to the database that DPKV_LEDGER or your settings "
+            "name; sqlite: back from there into the workspace.",
+        ),
+    ],
+    as_json: options.AsJson = False,
+) -> None:
+    """Carry the ledger to another database: the same entries, verified, and the old one closed.
+
+    The old ledger stays where it is, as a backup that takes no more charges.
+
+    Example:  DPKV_LEDGER=postgresql://curator@db/budgets dpkv ledger move postgres
+    """
+    from dpkv.fingerprints import carry_key
+    from dpkv.ledger import Ledger
+    from dpkv.ledger.ledger import shared_store
+    from dpkv.ledger.move import move as carry_over
+    from dpkv.ledger.sqlite import SqliteStore
+    from dpkv.validation import one_of
+
+    one_of("TO", to, ("postgres", "sqlite"))
+    shared = shared_store()
+    if shared is None:
+        raise UsageError("DPKV_LEDGER must name the database: postgresql://USER@HOST/DATABASE.")
+    own = SqliteStore(WORKSPACE)
+    source = Ledger(WORKSPACE, own if to == "postgres" else shared)
+    if not source.exists():
+        raise UsageError(f"there is no ledger {source.place} to move.")
+    chain = carry_over(source, shared if to == "postgres" else own)
+    carry_key(source, to_shared=Ledger(WORKSPACE, shared) if to == "postgres" else None)
+    if as_json:
+        facts = {"from": source.place, "to": chain.place, "entries": len(chain)}
+        output.print_json({"schema_version": 1, "kind": "ledger-move", **facts})
+        return
+    output.say(f"{len(chain)} entries of {source.place} are in {chain.place}, chain unbroken")
+    if to == "sqlite":
+        output.note("unset DPKV_LEDGER, or remove it from your settings: the ledger is here again.")
+
+
 def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     """Return what the ledger calls a table, and its label: a file, a fingerprint or name:NAME."""
     from dpkv.ledger import NAMED
@@ -301,7 +344,7 @@ def _composed_told(account: Account, chance: Decimal) -> str:
 def _entry_cells(entry: Entry) -> list[str]:
     from dpkv.releases.charged_bounds import release_of_bounds
 
-    what = {"charge": "release", "kept": "kept", "budget": "budget"}[entry.kind]
+    what: str = "release" if entry.kind == "charge" else entry.kind
     found_for = release_of_bounds(entry.release_id)
     if found_for is not None:
         what = "bounds of" if entry.kind == "charge" else f"{what} bounds of"
@@ -309,7 +352,7 @@ def _entry_cells(entry: Entry) -> list[str]:
     if entry.kind == "charge" and not entry.end_to_end:
         what += " (conditional)"
     when = entry.created[:16].replace("T", " ")
-    eps = "" if entry.kind == "kept" else f"{entry.eps:f}"
+    eps = f"{entry.eps:f}" if entry.kind in ("charge", "budget") else ""
     if entry.delta:
         eps += f", delta {entry.delta:f}"
     return [str(entry.number), when, what, entry.label, eps]

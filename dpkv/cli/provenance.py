@@ -20,7 +20,7 @@ def describe_account(charging: Charging, label: str) -> str:
     name = charging.dataset
     if not name.startswith(NAMED):
         name = f"{label} ({name[:SHOWN_FINGERPRINT]})"
-    return f"{charging.ledger.path}, account {name}; what is spent elsewhere is not in it"
+    return f"{charging.ledger.place}, account {name}; what is spent elsewhere is not in it"
 
 
 def with_curators_facts(
@@ -35,7 +35,9 @@ def with_curators_facts(
             "eps": taken.eps,
             "bounds": taken.bounds,
         }
-    charged = {"ledger": str(charging.ledger.path.absolute()), "account": charging.dataset}
+    ledger = charging.ledger
+    place = ledger.place if ledger.is_shared else str(ledger.path.absolute())
+    charged = {"ledger": place, "account": charging.dataset}
     facts = {"charged_to": charged, "taken_from_calibration": calibration}
     return {**json.loads(record.to_json()), "curator_only": facts}
 

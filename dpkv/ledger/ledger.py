@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NotRequired, TypedDict, Unpack
 
 from dpkv.accounting.composition import Price
-from dpkv.errors import BrokenLedgerError, UsageError
+from dpkv.errors import BrokenLedgerError, LedgerError, UsageError
 from dpkv.ledger.chain import Chain, Progress, Written, check_base, read_chain
 from dpkv.ledger.entries import (
     Entry,
@@ -20,9 +20,10 @@ from dpkv.ledger.entries import (
     place_behind,
     same_release,
 )
+from dpkv.ledger.postgres import SCHEMES, PostgresStore
 from dpkv.ledger.quotes import Quote, find_quotes
 from dpkv.ledger.sqlite import SqliteStore
-from dpkv.ledger.store import Session, Store
+from dpkv.ledger.store import IDENTITY, Session, Store
 from dpkv.ledger.verified import (
     EVERY,
     NOTHING,
@@ -34,6 +35,7 @@ from dpkv.ledger.verified import (
     save_base,
     save_seen,
 )
+from dpkv.settings import find_ledger_address
 
 _PURE = Decimal(0)
 _NEWER = "restore a ledger that is as new as its releases, and never delete it"
@@ -62,20 +64,46 @@ class Ledger:
     known which, charging the same ``release_id`` again tells, and charges once.
     """
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, workspace: Path, store: Store | None = None) -> None:
         self.workspace = workspace
         self._sqlite = SqliteStore(workspace)
-        self._store: Store = self._sqlite
+        self._store: Store = store or shared_store() or self._sqlite
 
     @property
     def path(self) -> Path:
-        """Where the ledger is, or will be."""
+        """Where the ledger of the workspace is, or will be."""
         return self._sqlite.path
 
     @property
     def place(self) -> str:
         """How sentences call the ledger."""
         return self._store.place
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the ledger is not in the workspace, but in a database that others use as well."""
+        return not isinstance(self._store, SqliteStore)
+
+    def exists(self) -> bool:
+        """Tell whether there is a ledger."""
+        with self._store.failures_told():
+            return self._store.exists()
+
+    def shared_fact(self, name: str, value: str) -> str:
+        """Return what the store notes under a name: the value, where it has nothing yet."""
+        with self._writing() as (session, _):
+            known = session.fact(name)
+            if known is None:
+                session.note_fact(name, value)
+            return value if known is None else known
+
+    def fact(self, name: str) -> str | None:
+        """Return what the store notes under a name, if there is a store."""
+        with self._store.failures_told():
+            if not self._store.exists():
+                return None
+            with self._store.reading() as session:
+                return session.fact(name)
 
     def prepare(self) -> Chain:
         """Make the ledger where there is none, check it, and prove that it can be written."""
@@ -111,17 +139,30 @@ class Ledger:
         self._note(chain)
         return chain
 
+    def close_for(self, identity: str, place: str) -> Chain:
+        """Close the ledger for good, with the note that it goes on in the store of that identity.
+
+        A ledger that was closed for that store already stays as it is.
+        """
+        with self._writing(closing_for=identity) as (session, chain):
+            last = chain.entry(len(chain))
+            if last is not None and last.kind == "moved" and last.dataset == identity:
+                return chain.read_by(self._reader)
+            written = self._append(session, chain, draft("moved", identity, place))
+        return self._finished(written).chain
+
     @contextlib.contextmanager
     def _reader(self) -> Iterator[Session]:
         with self._store.failures_told(), self._store.reading() as session:
             yield session
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[tuple[Session, Chain]]:
+    def _writing(self, *, closing_for: str = "") -> Iterator[tuple[Session, Chain]]:
         """Open the ledger for one transaction, which anything but a clean end undoes.
 
         Yields the session and the chain, which is whole and has what is known of it elsewhere.
         """
+        self._check_only_one()
         with self._store.failures_told():
             # Before the chain is read: what is kept by then was charged by then, in any process.
             base, seen, quotes = self._known(thorough=False)
@@ -129,8 +170,28 @@ class Ledger:
                 self._compare(Chain(place=self.place), seen, quotes)
             with self._store.writing() as session:
                 chain = _inside(session, self._checked(session, base, thorough=False))
+                self._check_open(session, chain, closing_for)
                 self._compare(chain, seen, quotes)
                 yield session, chain
+
+    def _check_only_one(self) -> None:
+        """Refuse to write elsewhere where the workspace has a ledger of its own."""
+        if self.is_shared and (n_entries := _open_entries(self._sqlite)):
+            raise LedgerError(
+                f"this workspace has a ledger of its own, {self._sqlite.place}, with {n_entries} "
+                f"entries that {self.place} does not know: carry it over with 'dpkv ledger move "
+                "postgres', or leave DPKV_LEDGER unset."
+            )
+
+    def _check_open(self, session: Session, chain: Chain, closing_for: str) -> None:
+        """Refuse to write where the ledger goes on elsewhere."""
+        last = chain.entry(len(chain))
+        here = (session.fact(IDENTITY), closing_for)
+        if last is not None and last.kind == "moved" and last.dataset not in here:
+            raise LedgerError(
+                f"the ledger {self.place} was moved to {last.label}: name that one in DPKV_LEDGER "
+                "or in your settings, or none where it is in the workspace again."
+            )
 
     def _known(self, *, thorough: bool) -> tuple[Base, Seen | None, Sequence[Quote]]:
         """Return what the workspace knows: a verified beginning, the newest entry, the quotes.
@@ -256,6 +317,30 @@ class Ledger:
             account.check_promise(budget.neighbours or "", budget.unit or "")
             written = self._append(session, chain, budget)
         return self._finished(written)
+
+
+def shared_store() -> Store | None:
+    """Return the database that the environment or the user's settings name, if any."""
+    address = find_ledger_address()
+    if address is None:
+        return None
+    if not address.startswith(SCHEMES):
+        raise UsageError(
+            "DPKV_LEDGER must be an address such as postgresql://USER@HOST/DATABASE, or unset for "
+            "the ledger in the workspace."
+        )
+    return PostgresStore(address)
+
+
+def _open_entries(store: SqliteStore) -> int:
+    """Return how many entries a workspace's own ledger has, if it was not moved."""
+    with store.failures_told():
+        if not store.exists():
+            return 0
+        with store.reading() as session:
+            count = session.count()
+            last = session.row(count)
+            return 0 if last is not None and last.kind == "moved" else count
 
 
 def _inside(session: Session, chain: Chain) -> Chain:

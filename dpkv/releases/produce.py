@@ -65,7 +65,7 @@ class Release:
         told = f"{self.record.kind} of {len(self.centers)} centers by {plan.mechanism}: "
         told += self.record.summary
         if self.charged_to is not None:
-            told += f" Charged to {self.charged_to.dataset} in {self.charged_to.ledger.path}."
+            told += f" Charged to {self.charged_to.dataset} in {self.charged_to.ledger.place}."
         return f"<{told}>"
 
 

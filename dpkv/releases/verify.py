@@ -402,7 +402,9 @@ def _from_bins(domain: Domain) -> bool:
 
 
 def _has_ledger(workspace: Path) -> bool:
-    return (workspace / "ledger.sqlite").is_file()  # a pipe would be waited for
+    """Tell whether there is a ledger here; a pipe in place of its file would be waited for."""
+    ledger = Ledger(workspace)
+    return ledger.path.is_file() or ledger.is_shared
 
 
 def vouchers(record: ReleaseRecord, checks: tuple[Check, ...]) -> tuple[str, ...]:

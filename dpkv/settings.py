@@ -1,0 +1,53 @@
+"""Where the workspace and the ledger are: by option, by environment, by the user's settings.
+
+    --workspace, DPKV_WORKSPACE, ``workspace`` in the settings, or .dpkv in the working directory
+    DPKV_LEDGER, ``ledger`` in the settings, or ledger.sqlite in the workspace
+
+The settings are ``$XDG_CONFIG_HOME/dpkv/settings.toml`` (~/.config by default), for all folders of
+one user. They hold no password: PostgreSQL has ~/.pgpass and PGPASSWORD for that.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+from dpkv import foreign
+from dpkv.errors import UsageError
+
+WORKSPACE_VARIABLE = "DPKV_WORKSPACE"
+LEDGER_VARIABLE = "DPKV_LEDGER"
+_KNOWN = ("workspace", "ledger")
+
+
+def settings_path() -> Path:
+    """Return where the user's settings are, or would be."""
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(home).expanduser() / "dpkv" / "settings.toml"
+
+
+def find_workspace() -> Path:
+    """Return the workspace that is meant where none is given."""
+    chosen = os.environ.get(WORKSPACE_VARIABLE) or _setting("workspace")
+    return Path(chosen or ".dpkv").expanduser()
+
+
+def find_ledger_address() -> str | None:
+    """Return the address of a shared ledger; None where the ledger is in the workspace."""
+    return os.environ.get(LEDGER_VARIABLE) or _setting("ledger") or None
+
+
+def _setting(name: str) -> str | None:
+    path = settings_path()
+    text = foreign.text_if_there(path)
+    if text is None:
+        return None
+    try:
+        known = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise UsageError(f"{path} must be TOML, such as workspace = '/data/dpkv'.") from None
+    for key, value in known.items():
+        if key not in _KNOWN or not isinstance(value, str):
+            raise UsageError(f"{path} must set {' and '.join(_KNOWN)} alone, as texts.")
+    return known.get(name)
