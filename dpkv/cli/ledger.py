@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpkv.accounting.exact import round_up
 from dpkv.cli import options, output
 from dpkv.cli.progress import ProgressBar
 from dpkv.cli.reading import WORKSPACE
@@ -259,6 +258,7 @@ def _n_releases(account: Account, entries: tuple[Entry, ...]) -> int:
 def _account_fields(
     account: Account, entries: tuple[Entry, ...], chance: Decimal
 ) -> dict[str, Any]:
+    from dpkv.accounting.exact import round_up
     from dpkv.ledger.entries import delta_of_units
 
     delta = account.delta_budget or chance
@@ -334,6 +334,8 @@ def _budget_told(account: Account) -> str:
 
 def _composed_told(account: Account, chance: Decimal) -> str:
     """Say what the charges cost together, where that is less than their sum."""
+    from dpkv.accounting.exact import round_up
+
     delta = account.delta_budget or chance
     composed = account.composed(delta)
     if composed.way == "sum" or not composed.eps.is_finite():
