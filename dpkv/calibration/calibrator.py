@@ -11,10 +11,11 @@ from typing import SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpkv.accounting.theorem_a import DEFAULT_GAMMA, certify, uniform_pick_ceiling
+from dpkv.accounting.theorem_a import DEFAULT_GAMMA, certify, largest_ratio, uniform_pick_ceiling
 from dpkv.calibration import record
 from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError
+from dpkv.mechanisms.kvariates.windows import best_window, expected_squares
 from dpkv.paper import monotonicity, published_calibration, randomized_estimates, spread
 from dpkv.paper.calibration_loops import SpatialBlocks, spatial_blocks
 from dpkv.paper.dual_bounds import WeightedRecords
@@ -191,6 +192,7 @@ class _Job:
             published=self._published_noise(k, careful, width, fall, optimum),
             randomized=self._randomized_noise(k, sample),
             certified=self._certified_noise(k, optimum),
+            window=self._window(k),
             laplace=self._laplace_noise(k, optimum),
             regime=self._regime(k, careful.usable),
             paper_eps_tilde=None if printed is None else printed[1],
@@ -332,6 +334,22 @@ class _Job:
             noise_share=self._share(sigma),
             phi=self._phi(optimum, sigma),
             label=_LABELS[self._domain.source],
+        )
+
+    def _window(self, k: int) -> record.WindowFigures:
+        settings, grid = self._settings, self._domain.grid()
+        certificate = certify(
+            settings.eps, n_records=len(self._working), n_clusters=k, gamma=settings.gamma
+        )
+        density = best_window(grid, largest_ratio(certificate.eps_tilde))
+        low, high = grid.box
+        widest = int((high - low).max()) + 1
+        squares, diameter = float(expected_squares(density)), float(grid.diam2_squared)
+        return record.WindowFigures(
+            ratio=density.ratio,
+            side=min(1.0, (2 * density.reach + 1) / widest),
+            near=density.near,
+            noise_share=math.sqrt(squares / diameter) if diameter else 0.0,
         )
 
     def _laplace_noise(self, k: int, optimum: float) -> record.LaplaceNoise:

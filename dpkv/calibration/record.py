@@ -75,6 +75,20 @@ class CertifiedNoise(_Record):
     label: str
 
 
+class WindowFigures(_Record):
+    """A window at the certified eps~, in place of noise. Nothing here depends on the data either,
+    where bounds are public."""
+
+    ratio: float
+    """rho, at most exp(eps~)."""
+    side: float
+    """Of the window, over the widest side of the domain."""
+    near: float
+    """The probability that a centre is a point of its record's window."""
+    noise_share: float
+    """Root-mean-square distance of a centre from its record, over the domain's diameter."""
+
+
 class LaplaceNoise(_Record):
     """The Laplace mechanism's noise, sigma_2."""
 
@@ -106,6 +120,7 @@ class Row(_Record):
     published: PublishedNoise
     randomized: RandomizedNoise | None
     certified: CertifiedNoise
+    window: WindowFigures
     laplace: LaplaceNoise
     regime: SublinearNoiseRegime
     paper_eps_tilde: float | None = None

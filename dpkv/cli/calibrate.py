@@ -131,6 +131,11 @@ def _show(record: Calibration) -> None:
         [_certified_cells(row) for row in record.rows],
     )
     output.print_table(
+        "windows in place of that noise (dpkv release --density window): the same eps~",
+        ["k", "rho", "side of a window", "centre inside it", "centre moves by"],
+        [_window_cells(row) for row in record.rows],
+    )
+    output.print_table(
         "published noise: conditional on the data, not an end-to-end guarantee",
         ["k", "spread", "monotonicity", "eps~", "sigma_1", *_BY_RANDOM_SEARCH],
         [_published_cells(row) for row in record.rows],
@@ -171,6 +176,17 @@ def _certified_cells(row: Row) -> list[str]:
         f"{sigma_2:.4g}",
         f"{ratio:.1f}x",
         f"{certified.noise_share:.1%}",
+    ]
+
+
+def _window_cells(row: Row) -> list[str]:
+    window = row.window
+    return [
+        str(row.k),
+        f"{window.ratio:.4g}",
+        f"{window.side:.1%} of the bounds",
+        f"{window.near:.1%}",
+        f"{window.noise_share:.1%}",
     ]
 
 

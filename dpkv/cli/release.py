@@ -194,10 +194,12 @@ def _check_export(export_synopsis: bool, mechanism: str) -> None:
 
 def _caution(settled: Settled) -> None:
     """Say, before anything is charged, what speaks against a release that can be carried out."""
-    from dpkv.releases.cautions import cautions
+    from dpkv.releases.cautions import advice, cautions
 
     for sentence in cautions(settled):
         _note_warning(sentence)
+    for sentence in advice(settled):
+        output.note(f"{sentence}.")
 
 
 def _budget_line(done: Release) -> str:

@@ -192,6 +192,10 @@ class Mechanism(ABC):
     def for_terms(cls, terms: Terms) -> Mechanism:
         """Return the mechanism with the least noise that the terms allow."""
 
+    def with_windows(self) -> Mechanism | None:
+        """Return the same at the same price with windows in place of noise; None where it has."""
+        return None
+
     @classmethod
     def best_density(cls) -> Densities | None:
         """Return the density that ``auto`` takes: the last of them."""
@@ -259,6 +263,10 @@ class Mechanism(ABC):
     def _predicted_error(self, n_shares: int) -> float:  # noqa: ARG002
         """Predict as well as the mechanism can for so many shares in all; by default not at all."""
         return 1.0
+
+    def typical_error(self) -> float:
+        """Return how far noise moves a coordinate of a center, of the half width, at most 1."""
+        return min(1.0, self._noise_share(1.0))
 
     def _noise_share(self, per: float) -> float:
         """Return the last noise's standard deviation over ``per``, of the domain's half width."""

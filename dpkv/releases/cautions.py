@@ -27,6 +27,18 @@ def cautions(settled: Settled) -> Iterator[str]:
         yield from _about_few(settled)
 
 
+def advice(settled: Settled) -> Iterator[str]:
+    """Yield sentences about what would serve better, at the same price."""
+    mechanism = settled.mechanism
+    windows = mechanism.with_windows()
+    if windows is not None and settled.plan.density is None:
+        yield (
+            "with --density window a coordinate of a centre would typically be off by "
+            f"{windows.typical_error():.2g} of half the width of the bounds, in place of "
+            f"{mechanism.typical_error():.2g}, and private Lloyd steps would follow"
+        )
+
+
 def _about_few(settled: Settled) -> Iterator[str]:
     plan, n_records = settled.plan, settled.n_records
     if n_records < _FEW_RECORDS:

@@ -126,6 +126,20 @@ class KVariates(Certified, ProductLaplace):
             unit=unit,
         )
 
+    def with_windows(self) -> WindowKVariates:
+        """Return the windows of the same eps~."""
+        density = best_window(self.grid, largest_ratio(float(self.log_ratio) * (1.0 - 1e-12)))
+        return WindowKVariates(
+            n_clusters=self.n_clusters,
+            grid=self.grid,
+            neighbours=self.neighbours,
+            unit=self.unit,
+            n_records=self.n_records,
+            smoothing_steps=self.smoothing_steps,
+            density_ratio=density.ratio,
+            window_reach=density.reach,
+        )
+
     def parameters(self) -> dict[str, Any]:
         """Return noise, smoothing and the number of records."""
         return {"noise_scale": self.noise_scale, **super().parameters()}
