@@ -88,6 +88,28 @@ def check_folder(folder: Path, home: Path) -> dict[str, object]:
     return json.loads(json_file.read_text(encoding="utf-8"))
 
 
+# --- windows -----------------------------------------------------------------------------------
+
+
+def test_windows_and_lloyd_steps_are_released_and_verified(home: Path, run: Run) -> None:
+    asked = direct("--density=window", "--lloyd-steps=2")
+    assert "density window" not in succeeded(run("release", *asked)).stderr
+    record = json.loads((home / "release" / "release.json").read_text(encoding="utf-8"))
+    assert record["plan"]["density"] == "window" and record["plan"]["lloyd_steps"] == 2
+    assert record["mechanism"]["proof"] == record["guarantee"]["proof"] == "theorem-a-lloyd"
+    assert record["noise"][0]["distribution"] == "window"
+    assert [step["times"] for step in record["steps"][-2:]] == [2, 2]
+    assert "pass. The release" in succeeded(run("verify", "release/release.json")).stdout
+    bare = direct("--density=window", "--lloyd-steps=0", "--out=bare")
+    assert "k-variates++ with windows" in succeeded(run("release", *bare)).stdout
+    for wrong, told in (
+        (("--density=gauss",), "density must be one of 'laplace', 'window'. Got 'gauss' instead."),
+        (("--lloyd-steps=-1",), "lloyd_steps must be a whole number of at least 0"),
+        (("--mechanism=gupt", "--density=window"), "density must be left out unless mechanism"),
+    ):
+        assert refusal(run("release", *direct(*wrong, "--out=no"))).startswith(told)
+
+
 # --- from a calibration -----------------------------------------------------------------------
 
 
@@ -100,7 +122,8 @@ def test_calibrate_release_verify_in_processes(home: Path) -> None:
     assert "eps = 1, replace-one neighbours" in result.stdout
     assert "no budget is set" in result.stdout
     assert "The release is 1-differentially private: replacing any one record" in result.stdout
-    assert errors_of(result) == []
+    (advice,) = errors_of(result)
+    assert advice.startswith("with --density window a coordinate of a centre would typically be")
     verified = succeeded(dpkv("verify", "release/release.json", cwd=home))
     assert "pass. The release is 1-differentially private" in verified.stdout
     again = dpkv("release", "--k", "2", cwd=home)
