@@ -54,6 +54,7 @@ bench: $(READY)
 	$(BIN)/python audits/seeding_speed.py
 	$(BIN)/python audits/calibration_speed.py
 	$(BIN)/python audits/release_speed.py
+	$(BIN)/python audits/synopsis_speed.py
 	$(BIN)/python audits/engine_speed.py
 
 audits: $(READY)
