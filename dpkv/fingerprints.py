@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,18 @@ def file_fingerprint(path: Path, workspace: Path) -> str:
     with path.open("rb") as file:
         while block := file.read(_HASHED_BYTES):
             digest.update(block)
+    return digest.hexdigest()
+
+
+def join_fingerprints(each: Sequence[str], workspace: Path) -> str:
+    """Return what a set of files is known by: a keyed hash of their fingerprints, in any order.
+
+    A single file is known by its own.
+    """
+    if len(each) == 1:
+        return each[0]
+    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
+    digest.update(json.dumps({"files": sorted(each)}).encode())
     return digest.hexdigest()
 
 

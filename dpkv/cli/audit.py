@@ -142,7 +142,7 @@ def audit(
     ks = tuple(sorted(set(options.parse_counts(k)))) if k is not None else None
     asked = ReleaseOptions(
         k=str((ks or (2,))[0]),
-        data=data or subject,
+        data=[path for path in (data or subject,) if path is not None],
         eps=eps,
         mechanism=mechanism,
         calibration=calibration,

@@ -231,18 +231,22 @@ def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     """Return what the ledger calls a table, and its label: a file, a fingerprint or name:NAME."""
     from dpkv.ledger import NAMED
     from dpkv.releases.api import name_dataset
-    from dpkv.releases.inputs import WatchedFile
+    from dpkv.releases.inputs import WatchedFile, fingerprint_of_files
+    from dpkv.tables.finding import find_files
 
     path = Path(data)
     if data.startswith(NAMED):
         return name_dataset(data.removeprefix(NAMED)), data
+    if path.is_dir():
+        files = [WatchedFile(file) for file in find_files([path])]
+        return fingerprint_of_files(files, WORKSPACE), f"{len(files)} files of {path.name}"
     if path.is_file():
         return WatchedFile(path).fingerprint(WORKSPACE), path.name
     known = [account for account in ledger.read().accounts() if account.dataset.startswith(data)]
     if len(known) != 1 or len(data) < SHOWN_FINGERPRINT:
         raise UsageError(
-            f"DATA must be a table's file or a fingerprint that 'dpkv ledger show' lists. "
-            f"Got {data!r} instead."
+            "DATA must be a table's file or folder, or a fingerprint that 'dpkv ledger show' "
+            f"lists. Got {data!r} instead."
         )
     return known[0].dataset, known[0].label
 

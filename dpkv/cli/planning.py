@@ -71,7 +71,7 @@ class ReleaseJob:
 
 def read_table(preparation: Preparation) -> InputTable:
     """Read the records, with progress."""
-    name = getattr(preparation.source, "path", Path("the table")).name
+    name = getattr(preparation.source, "label", "the table")
     with ProgressBar(f"reading {name}") as bar:
         return preparation.read(bar.update)
 
@@ -92,7 +92,7 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
     if record is not None:
         _check_completable(asked, record)
         assert record.data_file is not None and record.columns is not None
-        table, columns, header = Path(record.data_file), list(record.columns), record.header
+        table, columns, header = [Path(record.data_file)], list(record.columns), record.header
         missing, scale = record.missing, bool(record.domain.get("scaled", True))
         eps = record.eps if eps is None else eps
         gamma = record.rows[0].certified.gamma if gamma is None else gamma

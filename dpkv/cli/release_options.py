@@ -27,16 +27,17 @@ class ReleaseOptions:
         ),
     ]
     data: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Argument(
-            metavar="[DATA]",
-            help="The table; needs --eps and --bounds. Without it, the newest calibration of this "
-            "folder says which table, eps, bounds and columns.",
+            metavar="[DATA]...",
+            help="The table: a file; or several, a folder or a quoted pattern, with the same "
+            "columns. Needs --eps and --bounds. Without it, the newest calibration of this folder "
+            "says which table, eps, bounds and columns.",
             show_default=False,
         ),
     ] = None
     data_option: Annotated[
-        Path | None, typer.Option("--data", help="The same as DATA.", show_default=False)
+        list[Path] | None, typer.Option("--data", help="The same as DATA.", show_default=False)
     ] = None
     eps: Annotated[
         float | None,
@@ -122,8 +123,8 @@ class ReleaseOptions:
     as_json: options.AsJson = False
 
     @property
-    def table(self) -> Path | None:
-        """The table that was named, if one was."""
-        if self.data is not None and self.data_option is not None:
+    def table(self) -> list[Path] | None:
+        """The files, folders and patterns that were named, if any were."""
+        if self.data and self.data_option:
             raise UsageError("the table must be given once: as DATA, or by --data.")
-        return self.data_option if self.data is None else self.data
+        return self.data_option or self.data or None

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from dpkv.engine.shards import FileShard
 
 _PANEL = "Records on many nodes"
-_TABLES = (".csv", ".csv.gz", ".parquet")
 _MOST_SHARDS = 10_000
 
 ShardBy = Annotated[
@@ -158,6 +157,8 @@ class EngineOptions:
 
 def table_files(data: Sequence[Path]) -> list[Path]:
     """Return the table files that DATA names; a folder stands for the tables in it."""
+    from dpkv.tables.finding import tables_in
+
     files: list[Path] = []
     for path in data:
         if not path.is_dir():
@@ -165,20 +166,8 @@ def table_files(data: Sequence[Path]) -> list[Path]:
                 raise TableError(f"{path} does not exist: check the path.")
             files.append(path)
             continue
-        inside = _tables_in(path)
-        if not inside:
-            raise TableError(f"{path} holds no table: no file in it ends in {', '.join(_TABLES)}.")
-        files += inside
+        files += tables_in(path)
     return files
-
-
-def _tables_in(folder: Path) -> list[Path]:
-    """Return the tables of a folder by name; hidden files and folders are none."""
-    try:
-        inside = [f for f in folder.iterdir() if f.name.lower().endswith(_TABLES) and f.is_file()]
-    except OSError as error:
-        raise TableError(f"{folder} cannot be read: {error.strerror}.") from None
-    return sorted(f for f in inside if not f.name.startswith("."))
 
 
 def divide_into_shards(

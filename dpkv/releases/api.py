@@ -6,12 +6,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Unpack
 
-from numpy.typing import ArrayLike
-
 from dpkv.errors import ParameterError
 from dpkv.ledger import NAMED, Ledger
 from dpkv.releases.charging import Charging
-from dpkv.releases.inputs import Input, InputTable, open_input
+from dpkv.releases.inputs import AnyTable, Input, InputTable, open_input
 from dpkv.releases.plan import Plan
 from dpkv.releases.preparation import prepare_release
 from dpkv.releases.produce import Release, carry_out, check_release_id, rehearse
@@ -21,7 +19,7 @@ from dpkv.releases.settling import settle
 
 @fills_request
 def release(
-    data: ArrayLike | str | Path,
+    data: AnyTable,
     *,
     k: int | str | tuple[int, int],
     eps: float | str | Decimal,
@@ -91,7 +89,7 @@ def release(
 
 @fills_request
 def simulate(
-    data: ArrayLike | str | Path,
+    data: AnyTable,
     *,
     k: int | str | tuple[int, int],
     eps: float | str | Decimal,
@@ -109,7 +107,7 @@ def simulate(
 
 
 def _read(
-    data: ArrayLike | str | Path, request: Request, workspace: str | Path | None
+    data: AnyTable, request: Request, workspace: str | Path | None
 ) -> tuple[Input, InputTable, Plan]:
     source = open_input(data, request, ".dpkv" if workspace is None else workspace)
     prepared = prepare_release(request, source)

@@ -12,16 +12,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpkv.errors import ParameterError, TableError, UsageError
-from dpkv.fingerprints import array_fingerprint, file_fingerprint
+from dpkv.fingerprints import array_fingerprint, file_fingerprint, join_fingerprints
 from dpkv.releases.request import Request
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.encode import Encoder
 from dpkv.tables.facts import Missing, TableFacts, numeric_facts
+from dpkv.tables.finding import find_files
+from dpkv.tables.many import open_files
 from dpkv.tables.naming import default_names, quoted
 from dpkv.tables.store import MEMORY_LIMIT, state_of
-from dpkv.tables.table import check_header, load, open_table
+from dpkv.tables.table import check_header, load
 from dpkv.types import Floats, Progress
 from dpkv.validation import as_numbers, as_records, printable_names
+
+AnyTable = ArrayLike | str | Path | Sequence[str | Path]
+"""Numbers in memory, a file, or the files, folders and patterns of one table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,31 +63,39 @@ class Input(Protocol):
 
 
 class FileInput:
-    """A CSV or Parquet file."""
+    """A CSV or Parquet file, or several that hold one table."""
 
     def __init__(
         self,
-        path: Path,
+        path: Path | Sequence[Path],
         facts: TableFacts,
         *,
         memory_limit: int = MEMORY_LIMIT,
         workspace: str | Path = ".dpkv",
     ) -> None:
-        self._source = open_table(path, facts)
+        files = find_files([path] if isinstance(path, Path) else path)
+        self._source = open_files(files, facts)
         self._memory_limit = memory_limit
         self._workspace = workspace
-        self._watched = WatchedFile(path)
-        self.path = path
+        self._watched = [WatchedFile(file) for file in files]
+        self.files = tuple(files)
+        self.path = self._source.path
         self.facts = self._source.facts
         self.columns = self._source.columns
+
+    @property
+    def label(self) -> str:
+        """What people know the table by."""
+        several = f"{len(self.files)} files of " if len(self.files) > 1 else ""
+        return f"{several}{self.path.name}"
 
     def check(self) -> None:
         """Refuse a header that nothing confirms."""
         check_header(self._source)
 
     def read(self, progress: Progress | None = None) -> InputTable:
-        """Read the file."""
-        self._watched = WatchedFile(self.path)
+        """Read the files."""
+        self._watched = [WatchedFile(file) for file in self.files]
         table = load(
             self._source,
             memory_limit=self._memory_limit,
@@ -92,7 +105,7 @@ class FileInput:
         return InputTable(
             table.values,
             table.columns,
-            self.path.name,
+            self.label,
             mapped=table.mapped_file is not None,
             counts=table.counts,
             person_keys=table.person_keys,
@@ -100,8 +113,8 @@ class FileInput:
         )
 
     def fingerprint(self, workspace: Path) -> str:
-        """Return the keyed hash of the file's bytes, which must be those that were read."""
-        return self._watched.fingerprint(workspace)
+        """Return the keyed hash of the files' bytes, which must be those that were read."""
+        return fingerprint_of_files(self._watched, workspace)
 
 
 class WatchedFile:
@@ -118,14 +131,23 @@ class WatchedFile:
         except OSError as error:
             reason = error.strerror
             raise UsageError(f"the workspace {workspace} cannot be used: {reason}.") from None
+        self.check()
+        return found
+
+    def check(self) -> None:
+        """Refuse a file that is not what it was."""
         if self._current() != self._state:
             raise TableError(f"{self._path} was changed while it was read: run again.")
-        return found
 
     def _current(self) -> list[int] | None:
         with contextlib.suppress(OSError):  # reading refuses in its own words
             return state_of(self._path)
         return None
+
+
+def fingerprint_of_files(files: Sequence[WatchedFile], workspace: Path) -> str:
+    """Return the keyed hash of a set of files: their names and their order do not matter."""
+    return join_fingerprints([file.fingerprint(workspace) for file in files], workspace)
 
 
 class ArrayInput:
@@ -159,13 +181,14 @@ class ArrayInput:
         return array_fingerprint(self._given, workspace)
 
 
-def open_input(data: ArrayLike | str | Path, request: Request, workspace: str | Path) -> Input:
-    """Return the input that data are: a path is a file, all else is in memory."""
-    if isinstance(data, (str, Path)):
-        return FileInput(Path(data), request.table_facts, workspace=workspace)
+def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input:
+    """Return the input that data are: paths are files, all else is in memory."""
+    named = [data] if isinstance(data, (str, Path)) else data
+    if isinstance(named, (list, tuple)) and all(isinstance(one, (str, Path)) for one in named):
+        return FileInput([Path(one) for one in named], request.table_facts, workspace=workspace)
     if request.header is not None:
         raise ParameterError("header", "left out for data in memory", request.header)
-    return ArrayInput(data, columns=request.columns, missing=request.missing)
+    return ArrayInput(data, columns=request.columns, missing=request.missing)  # type: ignore[arg-type]
 
 
 def frame_names(data: object, width: int) -> tuple[str, ...]:

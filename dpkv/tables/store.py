@@ -13,7 +13,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ class RecordStore:
 
     def __init__(
         self,
-        source: Path,
+        files: Sequence[Path],
         n_columns: int,
         recipe: dict[str, Any],
         memory_limit: int,
@@ -68,11 +68,11 @@ class RecordStore:
         self._workspace = workspace
         self._tracks: dict[str, list[NDArray[Any]]] = {}
         self._files: dict[str, Any] | None = None
-        self._source = source
-        self._state = state_of(source)
+        self._sources = tuple(files)
+        self._state = [state_of(file) for file in files]
         self._recipe = {"format": _FORMAT, **recipe}
         self._key = _hashed(self._recipe)
-        # A copy and its note have the file's state in their names, so that no note can describe
+        # A copy and its note have the files' state in their names, so that no note can describe
         # another copy, whoever else converts the same table meanwhile.
         self._target = workspace / "tables" / f"{self._key}-{_hashed(self._state)}.f64"
 
@@ -114,8 +114,9 @@ class RecordStore:
 
     def finish(self) -> tuple[Rows, Path | None]:
         """Return all rows, and the file that the coordinates are in if they are in one."""
-        if state_of(self._source) != self._state:
-            raise TableError(f"{self._source} was changed while it was read: run again.")
+        for file, state in zip(self._sources, self._state, strict=True):
+            if state_of(file) != state:
+                raise TableError(f"{file} was changed while it was read: run again.")
         if self._files is None:
             joined = {
                 name: chunks[0] if len(chunks) == 1 else np.concatenate(chunks)

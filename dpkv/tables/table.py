@@ -108,6 +108,12 @@ def open_table(
         raise unreadable(path, error) from None
 
 
+def files_of(source: Source) -> tuple[Path, ...]:
+    """Return the files that a source reads: one, unless it says that there are more."""
+    several: tuple[Path, ...] | None = getattr(source, "files", None)
+    return several or (source.path,)
+
+
 def check_header(source: Source) -> None:
     """Refuse, for what leads to a release, a header that nothing confirms.
 
@@ -160,7 +166,8 @@ def load(
         "layout": source.layout,
     }
     try:
-        store = RecordStore(source.path, len(source.columns), recipe, memory_limit, Path(workspace))
+        files, width = files_of(source), len(source.columns)
+        store = RecordStore(files, width, recipe, memory_limit, Path(workspace))
     except OSError as error:
         raise unreadable(source.path, error) from None
     kept = store.earlier_copy()

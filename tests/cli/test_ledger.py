@@ -98,7 +98,7 @@ def test_a_budget_by_fingerprint(run: Run, home: Path) -> None:
         )
     for name in (fingerprint[:7], "0" * 32, "nowhere.csv", "", "."):
         sentence = refusal(run("ledger", "set-budget", name, "--eps=3"))
-        assert "DATA must be a table's file or a fingerprint" in sentence
+        assert "DATA must be a table's file or folder, or a fingerprint" in sentence
     assert [entry["kind"] for entry in shown(run)["entries"]] == ["charge", "kept", *["budget"] * 2]
 
 

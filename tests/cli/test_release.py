@@ -773,3 +773,21 @@ def test_help_shows_an_example_that_runs(run: Run, home: Path) -> None:
             succeeded(run(*arguments, *quick))
             ran.append(arguments[0])
     assert ran == ["calibrate", "release", "verify", "simulate", "ledger", "ledger", "ledger"]
+
+
+def test_a_table_may_lie_in_a_folder_or_in_files_named_one_by_one(run: Run, home: Path) -> None:
+    (home / "parts").mkdir()
+    save(home / "parts" / "one.csv", 1)
+    save(home / "parts" / "two.csv", 2)
+    asked = ("--k", "2", "--eps", "1", BOUNDS, "--json", "--mechanism", "kvariates")
+    ways = [
+        ("parts",),
+        ("parts/one.csv", "parts/two.csv"),
+        ("parts/t*.csv", "parts/o*.csv"),
+        ("--data", "parts/two.csv", "--data", "parts/one.csv"),
+    ]
+    for number, way in enumerate(ways):
+        done = json.loads(run("release", *way, *asked, "--out", f"r{number}").stdout)
+        assert done["n_records"] == 120
+    assert len(charges(home)) == len(ways)
+    assert len(Ledger(home / ".dpkv").read().accounts()) == 1

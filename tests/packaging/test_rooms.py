@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dpkv"
 QUESTIONS = "dpkv.records.questions"
-PUBLIC_OF_TABLES = {"facts", "naming", "centers", "labels", "schema"}
+PUBLIC_OF_TABLES = {"facts", "finding", "naming", "centers", "labels", "schema"}
 """What ``dpkv.tables`` has that is not about rows: names, public facts, published centres."""
 HOLDS_RECORDS = {
     "ArrayRecords",
