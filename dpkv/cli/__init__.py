@@ -98,7 +98,7 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def set_up(
     version: Annotated[
         bool,
         typer.Option(

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from dpkv.audits.results import Audit, Verdict
     from dpkv.audits.run import Audited
     from dpkv.domain import Domain
-    from dpkv.releases import InputTable, Plan, ReleaseRecord
+    from dpkv.releases import Plan, ReleaseRecord
+    from dpkv.releases.inputs import ReadTable
 
 _DEFAULT_K = range(2, 9)
 _OTHER_TABLE = (
@@ -218,7 +219,7 @@ def _release_of(subject: Path | None) -> tuple[ReleaseRecord | None, tuple[str, 
 
 def _table_of(
     record: ReleaseRecord, data: Path | None, header: bool | None, memory_limit: int
-) -> tuple[InputTable, str]:
+) -> tuple[ReadTable, str]:
     """Read the table of a release as the release did; see that it is the one it was made from."""
     from dpkv.releases.inputs import FileInput
     from dpkv.tables.facts import Dialect, TableFacts
@@ -266,7 +267,7 @@ def _charged_dataset(record: ReleaseRecord) -> str | None:
     return entry.dataset
 
 
-def _domain(plan: Plan, records: InputTable, record: ReleaseRecord | None) -> Domain:
+def _domain(plan: Plan, records: ReadTable, record: ReleaseRecord | None) -> Domain:
     from dpkv.domain import Domain, data_domain
 
     if record is not None:

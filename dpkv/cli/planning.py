@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import atexit
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from dpkv.calibration import Calibration
     from dpkv.cli.kept_calibrations import KeptCalibration
     from dpkv.cli.release_options import ReleaseOptions
-    from dpkv.releases import InputTable, Plan
-    from dpkv.releases.inputs import FileInput
+    from dpkv.releases import Plan
+    from dpkv.releases.inputs import FileInput, ReadTable
     from dpkv.releases.preparation import Preparation
+    from dpkv.releases.remote_inputs import RemoteInput
     from dpkv.releases.request import AnyBounds
 
 _LEAKY_OR_PRIVATE = ("private", "data")
@@ -38,14 +40,14 @@ class ReleaseJob:
     """A table that was looked at but not read, and what is planned for it."""
 
     preparation: Preparation
-    source: FileInput
+    source: FileInput | RemoteInput
     eps_tilde: float | None = None
     """The published calibration's figure, where the calibration has it."""
     calibrated: str | None = None
     """The fingerprint of the table that was calibrated, where that says which table it is."""
     taken: Taken | None = None
 
-    def read(self, account: str | None = None) -> tuple[Plan, InputTable, str]:
+    def read(self, account: str | None = None) -> tuple[Plan, ReadTable, str]:
         """Read the table; return the finished plan, the records, and the account to charge.
 
         That is the table's fingerprint, unless another is given.
@@ -69,7 +71,7 @@ class ReleaseJob:
         return given or fingerprint
 
 
-def read_table(preparation: Preparation) -> InputTable:
+def read_table(preparation: Preparation) -> ReadTable:
     """Read the records, with progress."""
     name = getattr(preparation.source, "label", "the table")
     with ProgressBar(f"reading {name}") as bar:
@@ -123,6 +125,7 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         header=header,
         missing=missing,
     )
+    asked.engine_options.check()
     source = FileInput(
         table,
         request.table_facts,
@@ -130,10 +133,27 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         workspace=WORKSPACE,
     )
     preparation = prepare_release(request, source)
+    table_input: FileInput | RemoteInput = source
+    if asked.engine == "dask":
+        table_input = _on_workers(preparation, source, asked)
+        preparation = replace(preparation, source=table_input)
     if kept is None or record is None:
-        return ReleaseJob(preparation, source)
+        return ReleaseJob(preparation, table_input)
     eps_tilde = _known_eps_tilde(asked, record, preparation.plan)
-    return ReleaseJob(preparation, source, eps_tilde, record.data_fingerprint, _taken(asked, kept))
+    return ReleaseJob(
+        preparation, table_input, eps_tilde, record.data_fingerprint, _taken(asked, kept)
+    )
+
+
+def _on_workers(preparation: Preparation, files: FileInput, asked: ReleaseOptions) -> RemoteInput:
+    """Return the table as workers read it."""
+    from dpkv.releases.remote_inputs import RemoteInput
+
+    found = RemoteInput(files, asked.engine_options.carry)
+    atexit.register(found.close)  # whatever ends the command
+    domain, plan = preparation.domain, preparation.plan
+    found.plan_for(plan, None if domain is None else domain.grid(plan.grid_bits))
+    return found
 
 
 def _newest_calibration() -> KeptCalibration:

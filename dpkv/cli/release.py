@@ -82,7 +82,7 @@ def release(
     known = ledger.prepare()
     plan, records, account = job.read(account)
     charging = Charging(ledger, account, name, known, _note_warning)
-    settled = settle(plan, len(records.values))
+    settled = settle(plan, records.n_records)
     _check_export(asked.export_synopsis, settled.plan.mechanism)
     _caution(settled)
     with output.new_folder(target) as folder, _charge_told(charging):
@@ -159,7 +159,7 @@ def simulate(
     _check_export(asked.export_synopsis, asked.mechanism)
     job = plan_release(asked)
     plan, records, _ = job.read()
-    settled = settle(plan, len(records.values), simulated=True)
+    settled = settle(plan, records.n_records, simulated=True)
     _check_export(asked.export_synopsis, settled.plan.mechanism)
     _caution(settled)
     with output.new_folder(target) as folder:

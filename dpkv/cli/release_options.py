@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from dpkv.cli import options
+from dpkv.cli import options, sharding
 from dpkv.errors import UsageError
 from dpkv.mechanisms.registry import AUTO, names_in_words
 
@@ -120,7 +120,27 @@ class ReleaseOptions:
     scale: options.Scale = True
     missing: options.MissingRule = "refuse"
     memory_limit: options.MemoryLimit = 512
+    engine: sharding.Engine = "local"
+    scheduler: sharding.Scheduler = None
+    workers: sharding.Workers = None
+    timeout: sharding.Timeout = 300.0
+    tls_ca: sharding.TlsCa = None
+    tls_cert: sharding.TlsCert = None
+    tls_key: sharding.TlsKey = None
     as_json: options.AsJson = False
+
+    @property
+    def engine_options(self) -> sharding.EngineOptions:
+        """Where the records are asked."""
+        return sharding.EngineOptions(
+            self.engine,
+            self.scheduler,
+            self.workers,
+            self.timeout,
+            self.tls_ca,
+            self.tls_cert,
+            self.tls_key,
+        )
 
     @property
     def table(self) -> list[Path] | None:

@@ -15,7 +15,8 @@ from dpkv.errors import ParameterError, TableError, UsageError
 
 if TYPE_CHECKING:
     from dpkv.engine import Peers, Transport
-    from dpkv.engine.dask_engine import Tls
+    from dpkv.engine.dask_engine import DaskTransport, Tls
+    from dpkv.engine.file_parts import FilePart
     from dpkv.engine.shards import FileShard
 
 _PANEL = "Records on many nodes"
@@ -130,6 +131,24 @@ class EngineOptions:
 
         with self._transport(shards) as transport:
             yield Peers(transport)
+
+    @contextlib.contextmanager
+    def carry(self, parts: Sequence[FilePart]) -> Iterator[DaskTransport]:
+        """Bring up Dask workers that hold the parts of a table, for the time of a release."""
+        from dpkv.engine.dask_engine import dask_transport
+        from dpkv.engine.file_parts import answer_from_part
+
+        bar = ProgressBar(f"{len(parts)} parts on the workers")
+        with dask_transport(
+            parts,
+            work=answer_from_part,
+            scheduler=self.scheduler,
+            n_workers=self.workers,
+            timeout=self.timeout,
+            tls=self._tls(),
+            waiting=bar.tick,
+        ) as transport:
+            yield transport
 
     @contextlib.contextmanager
     def _transport(self, shards: Sequence[FileShard]) -> Iterator[Transport]:

@@ -96,31 +96,37 @@ class DaskTransport:
     def __init__(
         self,
         client: Any,
-        shards: Sequence[FileShard],
+        shards: Sequence[Any],
         timeout: float,
         waiting: Callable[[], None] | None = None,
+        work: Callable[[Any, Any], Any] = answer_from_shard,
     ) -> None:
         self.n_nodes = len(shards)
         self._client = client
         self._shards = list(shards)
         self._timeout = positive_finite("timeout", timeout)
         self._waiting = waiting
+        self._work = work
         workers = _workers(client, min(timeout, _CONNECT_WITHIN))
         self._home = [workers[number % len(workers)] for number in range(self.n_nodes)]
 
-    def ask(self, node: int, request: NodeRequest) -> Any:
+    def move_to(self, shards: Sequence[Any]) -> None:
+        """Ask the same nodes of other shards from now on."""
+        self._shards = list(shards)
+
+    def ask(self, node: int, request: Any) -> Any:
         """Return the answer of one node."""
         return self._collect([(node, self._submit(node, request))])[0]
 
-    def ask_each(self, requests: Sequence[NodeRequest]) -> list[Any]:
+    def ask_each(self, requests: Sequence[Any]) -> list[Any]:
         """Return every node's answer to its own request."""
         futures = [(node, self._submit(node, request)) for node, request in enumerate(requests)]
         return self._collect(futures)
 
-    def _submit(self, node: int, request: NodeRequest) -> Any:
+    def _submit(self, node: int, request: Any) -> Any:
         try:
             return self._client.submit(
-                answer_from_shard,
+                self._work,
                 self._shards[node],
                 request,
                 pure=False,
@@ -165,8 +171,9 @@ def _lost_node(error: BaseException) -> EngineError:
 
 @contextlib.contextmanager
 def dask_transport(
-    shards: Sequence[FileShard],
+    shards: Sequence[Any],
     *,
+    work: Callable[[Any, Any], Any] = answer_from_shard,
     scheduler: str | None = None,
     n_workers: int | None = None,
     timeout: float = DEFAULT_TIMEOUT,
@@ -176,7 +183,8 @@ def dask_transport(
     """Connect to a scheduler, or start a cluster of this machine's own, for the time of a run.
 
     A cluster started here has TLS credentials of its own, unless ``tls`` says which to use.
-    ``waiting`` is called every second while nodes are waited for.
+    ``waiting`` is called every second while nodes are waited for. ``work`` is what a worker does
+    with a shard and a request.
     """
     timeout = positive_finite("timeout", timeout)
     distributed = _import_distributed()
@@ -196,7 +204,7 @@ def dask_transport(
             address = stack.enter_context(dask_cluster.own_cluster(wanted, security))
         client = _client(distributed, address, min(timeout, _CONNECT_WITHIN), security)
         stack.callback(_quietly, client.close, timeout=_CLOSE_WITHIN)
-        yield DaskTransport(client, shards, timeout, waiting)
+        yield DaskTransport(client, shards, timeout, waiting, work)
 
 
 def _import_distributed() -> Any:

@@ -9,7 +9,7 @@ from typing import Unpack
 from dpkv.errors import ParameterError
 from dpkv.ledger import NAMED, Ledger
 from dpkv.releases.charging import Charging
-from dpkv.releases.inputs import AnyTable, Input, InputTable, open_input
+from dpkv.releases.inputs import AnyTable, Input, ReadTable, open_input
 from dpkv.releases.plan import Plan
 from dpkv.releases.preparation import prepare_release
 from dpkv.releases.produce import Release, carry_out, check_release_id, rehearse
@@ -79,12 +79,12 @@ def release(
     source, table, plan = _read(data, request, workspace)
     name = check_release_id(release_id)
     if workspace is None:
-        return carry_out(settle(plan, len(table.values)), table, None)
+        return carry_out(settle(plan, table.n_records), table, None)
     ledger = Ledger(Path(workspace))
     known = ledger.prepare()
     account = source.fingerprint(ledger.workspace) if dataset is None else name_dataset(dataset)
     charging = Charging(ledger, account, name, known)
-    return carry_out(settle(plan, len(table.values)), table, charging)
+    return carry_out(settle(plan, table.n_records), table, charging)
 
 
 @fills_request
@@ -103,12 +103,12 @@ def simulate(
     """
     request = Request(k=k, eps=eps, bounds=bounds, **options)
     _, table, plan = _read(data, request, None)
-    return rehearse(settle(plan, len(table.values), simulated=True), table, seed=seed)
+    return rehearse(settle(plan, table.n_records, simulated=True), table, seed=seed)
 
 
 def _read(
     data: AnyTable, request: Request, workspace: str | Path | None
-) -> tuple[Input, InputTable, Plan]:
+) -> tuple[Input, ReadTable, Plan]:
     source = open_input(data, request, ".dpkv" if workspace is None else workspace)
     prepared = prepare_release(request, source)
     table = prepared.read()

@@ -21,11 +21,11 @@ from dpkv.domain import Domain
 from dpkv.errors import BoundsNotFoundError, UsageError
 from dpkv.ledger import Entry
 from dpkv.noise import Entropy, OperatingSystemEntropy
-from dpkv.records import ArrayRecords, Curator
+from dpkv.records import Curator
 from dpkv.releases.canonical import digest
 from dpkv.releases.charging import Charging
 from dpkv.releases.frozen import Frozen
-from dpkv.releases.inputs import InputTable
+from dpkv.releases.inputs import ReadTable
 from dpkv.releases.plan import Plan
 from dpkv.releases.settling import Settled
 from dpkv.workspace import private_folder, write_once
@@ -72,7 +72,7 @@ def release_of_bounds(entry_id: str | None) -> str | None:
     return entry_id.removesuffix(_SUFFIX)
 
 
-def find_bounds(settled: Settled, table: InputTable, entropy: Entropy) -> PaidBounds:
+def find_bounds(settled: Settled, table: ReadTable, entropy: Entropy) -> PaidBounds:
     """Find bounds for a simulation, or for a caller who keeps the account."""
     domain, unsure = _find(settled, table, entropy)
     if domain is None:
@@ -81,7 +81,7 @@ def find_bounds(settled: Settled, table: InputTable, entropy: Entropy) -> PaidBo
     return PaidBounds(domain)
 
 
-def buy_bounds(settled: Settled, table: InputTable, charging: Charging) -> PaidBounds:
+def buy_bounds(settled: Settled, table: ReadTable, charging: Charging) -> PaidBounds:
     """Return the bounds of a release, found when it is first asked for and charged for then."""
     plan, ledger, name = settled.plan, charging.ledger, bounds_id(charging.release_id)
     if ledger.read().find(name) is None:  # a release that could not go on must not spend the share
@@ -101,7 +101,7 @@ def buy_bounds(settled: Settled, table: InputTable, charging: Charging) -> PaidB
 
 
 def _load_or_find(
-    settled: Settled, table: InputTable, charging: Charging, entry: Entry, *, noted: bool
+    settled: Settled, table: ReadTable, charging: Charging, entry: Entry, *, noted: bool
 ) -> KeptBounds:
     """Return the kept bounds of a charged release, found now if this is the first time.
 
@@ -127,11 +127,11 @@ def _load_or_find(
 
 
 def _find(
-    settled: Settled, table: InputTable, entropy: Entropy
+    settled: Settled, table: ReadTable, entropy: Entropy
 ) -> tuple[Domain | None, tuple[str, ...]]:
     plan, finder = settled.plan, settled.finder
     assert finder is not None
-    raw, share = ArrayRecords(table.values), plan.split.parts[0]
+    raw, share = table.raw(), plan.split.parts[0]
     ask = Curator(raw, entropy, plan.neighbours, finder.schedule(), charged=share)
     found = finder.run(ask, scaled=plan.scaled)
     return found.box, tuple(plan.columns[column] for column in found.unsure)

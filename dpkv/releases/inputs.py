@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpkv.errors import ParameterError, TableError, UsageError
 from dpkv.fingerprints import array_fingerprint, file_fingerprint, join_fingerprints
+from dpkv.grid import Grid
+from dpkv.records import ArrayRecords, Records
 from dpkv.releases.request import Request
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.encode import Encoder
@@ -20,7 +22,7 @@ from dpkv.tables.facts import Missing, TableFacts, numeric_facts
 from dpkv.tables.finding import find_files
 from dpkv.tables.many import open_files
 from dpkv.tables.naming import default_names, quoted
-from dpkv.tables.store import MEMORY_LIMIT, state_of
+from dpkv.tables.store import MEMORY_LIMIT, map_rows, state_of
 from dpkv.tables.table import check_header, load
 from dpkv.types import Floats, Progress
 from dpkv.validation import as_numbers, as_records, printable_names
@@ -44,6 +46,48 @@ class InputTable:
     weights: NDArray[np.int64] | None = None
     """Survey weights, in ``1 / WEIGHT_LEVELS`` of their public bound."""
 
+    @property
+    def n_records(self) -> int:
+        """The number of rows."""
+        return len(self.values)
+
+    def on_grid(self, grid: Grid, workspace: str | Path) -> Records:
+        """Return the records on the public grid."""
+        points = map_rows(
+            self.values, grid.quantise, mapped=self.mapped, workspace=workspace, dtype=np.int32
+        )
+        return ArrayRecords(points)
+
+    def raw(self) -> Records:
+        """Return the records in the user's units."""
+        return ArrayRecords(self.values)
+
+
+class ReadTable(Protocol):
+    """A table that was read, here or on workers."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its coordinates."""
+
+    @property
+    def label(self) -> str:
+        """What people know it by."""
+
+    @property
+    def n_records(self) -> int:
+        """The number of its records."""
+
+    @property
+    def values(self) -> Floats:
+        """The records in the user's units, where they are here."""
+
+    def on_grid(self, grid: Grid, workspace: str | Path) -> Records:
+        """Return the records on the public grid."""
+
+    def raw(self) -> Records:
+        """Return the records in the user's units."""
+
 
 class Input(Protocol):
     """A table that was looked at but not read."""
@@ -55,7 +99,7 @@ class Input(Protocol):
     def check(self) -> None:
         """Refuse, before anything is read, what a release must not take for granted."""
 
-    def read(self, progress: Progress | None = None) -> InputTable:
+    def read(self, progress: Progress | None = None) -> ReadTable:
         """Read the records."""
 
     def fingerprint(self, workspace: Path) -> str:
@@ -95,7 +139,7 @@ class FileInput:
 
     def read(self, progress: Progress | None = None) -> InputTable:
         """Read the files."""
-        self._watched = [WatchedFile(file) for file in self.files]
+        self.watch()
         table = load(
             self._source,
             memory_limit=self._memory_limit,
@@ -111,6 +155,10 @@ class FileInput:
             person_keys=table.person_keys,
             weights=table.weights,
         )
+
+    def watch(self) -> None:
+        """Expect the files to stay as they are from now on."""
+        self._watched = [WatchedFile(file) for file in self.files]
 
     def fingerprint(self, workspace: Path) -> str:
         """Return the keyed hash of the files' bytes, which must be those that were read."""

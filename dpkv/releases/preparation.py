@@ -14,7 +14,7 @@ import numpy as np
 
 from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError
-from dpkv.releases.inputs import Input, InputTable
+from dpkv.releases.inputs import Input, ReadTable
 from dpkv.releases.plan import BoundsSource, Plan, check_width
 from dpkv.releases.produce import published_eps_tilde
 from dpkv.releases.request import AnyBounds, Request
@@ -32,13 +32,13 @@ class Preparation:
     """Where bounds are given."""
     plan: Plan
 
-    def read(self, progress: Progress | None = None) -> InputTable:
+    def read(self, progress: Progress | None = None) -> ReadTable:
         """Read the records."""
         return self.source.read(progress)
 
     def complete(
         self,
-        table: InputTable,
+        table: ReadTable,
         *,
         eps_tilde: float | None = None,
         progress: StageProgress | None = None,
@@ -51,7 +51,7 @@ class Preparation:
         if plan.calibration != "published":
             return plan
         if eps_tilde is None:
-            cluster_count(plan.k, len(table.values), "k")
+            cluster_count(plan.k, table.n_records, "k")
             domain = self.domain or data_domain(table.values, scaled=plan.scaled)
             working = np.asarray(domain.to_working(table.values), dtype=np.float64)
             eps_tilde = published_eps_tilde(plan, working, domain, progress)

@@ -25,12 +25,12 @@ from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
 from dpkv.ledger import Account, Entry
 from dpkv.noise import Entropy, OperatingSystemEntropy, SeededEntropy
-from dpkv.records import ArrayRecords, curator_of
+from dpkv.records import curator_of
 from dpkv.releases.canonical import digest
 from dpkv.releases.charged_bounds import PaidBounds, buy_bounds, find_bounds
 from dpkv.releases.charging import Charging
 from dpkv.releases.drafting import Draft, draft_release
-from dpkv.releases.inputs import InputTable
+from dpkv.releases.inputs import ReadTable
 from dpkv.releases.kept_releases import (
     forget_other_synopses,
     keep_first,
@@ -43,7 +43,6 @@ from dpkv.releases.record import RELEASE_ID, ReleaseRecord, utc_now
 from dpkv.releases.settling import Settled
 from dpkv.releases.signing import SigningKey
 from dpkv.releases.synopsis import PrivateSynopsis
-from dpkv.tables.store import map_rows
 from dpkv.types import Float64s, Int64s, StageProgress
 
 
@@ -87,7 +86,7 @@ def check_release_id(release_id: str | None) -> str:
 
 def carry_out(
     settled: Settled,
-    table: InputTable,
+    table: ReadTable,
     charging: Charging | None,
     *,
     key: SigningKey | None = None,
@@ -130,10 +129,10 @@ def carry_out(
     return Release(np.asarray(kept.centers), kept, synopsis, charging, account)
 
 
-def _check_table(settled: Settled, table: InputTable) -> None:
+def _check_table(settled: Settled, table: ReadTable) -> None:
     if settled.plan.columns != table.columns:
         raise UsageError("the plan is for other columns than the records have.")
-    if settled.n_records != len(table.values):
+    if settled.n_records != table.n_records:
         raise UsageError("the plan was settled for another number of records.")
 
 
@@ -153,7 +152,7 @@ def _check_kept(kept: ReleaseRecord, plan: Plan, entry: Entry, key: SigningKey |
 
 
 def rehearse(
-    settled: Settled, table: InputTable, *, seed: int, workspace: str | Path = ".dpkv"
+    settled: Settled, table: ReadTable, *, seed: int, workspace: str | Path = ".dpkv"
 ) -> Release:
     """Run the same code with seeded draws: no ledger, and nothing that may be released."""
     assert settled.simulated
@@ -163,7 +162,7 @@ def rehearse(
 
 
 def _run_uncharged(
-    draft: Draft, table: InputTable, entropy: Entropy, workspace: str | Path
+    draft: Draft, table: ReadTable, entropy: Entropy, workspace: str | Path
 ) -> Release:
     settled = draft.settled
     if settled.finder is not None:
@@ -173,7 +172,7 @@ def _run_uncharged(
     return _produce(draft, table, found, entropy, workspace, None, None)
 
 
-def _open_bounds(plan: Plan, table: InputTable) -> PaidBounds:
+def _open_bounds(plan: Plan, table: ReadTable) -> PaidBounds:
     """Return bounds that cost nothing: given ones, or those of the data, which leak."""
     if plan.bounds == "data":
         return PaidBounds(data_domain(table.values, scaled=plan.scaled))
@@ -206,7 +205,7 @@ def usable_eps_tilde(k: int, eps_tilde: float | None, note: str) -> float:
 
 def _produce(
     draft: Draft,
-    table: InputTable,
+    table: ReadTable,
     bounds: PaidBounds,
     entropy: Entropy,
     workspace: str | Path,
@@ -218,11 +217,9 @@ def _produce(
     draft = draft.fit(bounds.domain)
     plan, mechanism, domain = draft.settled.plan, draft.mechanism, bounds.domain
     grid = mechanism.grid
-    points = map_rows(
-        table.values, grid.quantise, mapped=table.mapped, workspace=workspace, dtype=np.int32
-    )
+    records = table.on_grid(grid, workspace)
     charged = plan.split.parts[-1] if mechanism.is_proved else None
-    made = mechanism.run(curator_of(mechanism, ArrayRecords(points), entropy, charged=charged))
+    made = mechanism.run(curator_of(mechanism, records, entropy, charged=charged))
     released = grid.clip(made.centers) if plan.clamp else made.centers
     centers = restore_centers(grid, domain, released)
     synopsis = None

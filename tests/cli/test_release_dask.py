@@ -1,0 +1,138 @@
+"""`dpkv release --engine dask` on real processes: the same answers, whoever is killed and when."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.cluster import Cluster, running_cluster
+from support.run import Run, in_process, refusal
+
+from dpkv.engine import dask_engine
+from dpkv.ledger import Ledger
+
+pytest.importorskip("distributed", reason="needs pip install 'dpkv[dask]'")
+pytestmark = [
+    pytest.mark.dask,
+    pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals differ"),
+]
+
+TABLE = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
+ASKED = ("--k", "3", "--eps", "1", "--bounds=-1,1", "--json")
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table in four uneven files, one of them without a row."""
+    folder = tmp_path_factory.mktemp("data") / "parts"
+    folder.mkdir()
+    for number, part in enumerate(np.split(TABLE, [700, 700, 2500])):
+        pd.DataFrame(part, columns=["a", "b"]).to_parquet(folder / f"part-{number}.parquet")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    return in_process(monkeypatch, capsys, tmp_path)
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), 2) as started:
+        yield started
+
+
+class Meanwhile:
+    """Does something to the cluster when a question is asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, event: Callable[[int], None]) -> None:
+        self.questions = 0
+        plain = dask_engine.DaskTransport.ask_each
+
+        def ask_each(transport: Any, requests: Any) -> list[Any]:
+            self.questions += 1
+            event(self.questions)
+            return plain(transport, requests)
+
+        monkeypatch.setattr(dask_engine.DaskTransport, "ask_each", ask_each)
+
+
+def simulated(run: Run, parts: Path, *options: str) -> Any:
+    done = run("simulate", parts, *ASKED, "--out", f"s{len(options)}{options[-1][-4:]}", *options)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["clusters"]
+
+
+def charges(folder: Path) -> list[str]:
+    return [
+        e.release_id or "" for e in Ledger(folder / ".dpkv").read().entries if e.kind == "charge"
+    ]
+
+
+def test_workers_answer_as_memory_does_though_they_are_killed_one_after_another(
+    run: Run, parts: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = ("--engine", "dask", "--scheduler", cluster.address, "--mechanism", "synopsis")
+    expected = simulated(run, parts, "--mechanism", "synopsis")
+    assert simulated(run, parts, *where) == expected
+
+    def kill_and_replace(question: int) -> None:
+        if question % 6 == 2:  # tests of cells, counts, Lloyd steps
+            victim = cluster.workers[question // 6 % len(cluster.workers)]
+            cluster.add_workers(1)
+            os.kill(victim.pid, signal.SIGKILL)
+
+    meanwhile = Meanwhile(monkeypatch, kill_and_replace)
+    assert simulated(run, parts, *where, "--seed", "0") == expected
+    assert meanwhile.questions > 8
+
+
+def test_a_lost_scheduler_ends_the_run_and_the_id_finishes_it(
+    run: Run, parts: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def kill(question: int) -> None:
+        if question == 3:
+            os.kill(cluster.scheduler.pid, signal.SIGKILL)
+
+    where = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", "20")
+    named = (*ASKED, "--mechanism", "lloyd", "--id", "mine", "--out", "r")
+    with monkeypatch.context() as patched:
+        Meanwhile(patched, kill)
+        stopped = run("release", parts, *named, *where)
+    assert stopped.returncode == 1, stopped.stderr
+    assert "run again with --id mine" in stopped.stderr
+    assert not (tmp_path / "r").exists()
+    assert charges(tmp_path) == ["mine"]
+    done = run("release", parts, *named)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["n_records"] == len(TABLE)
+    assert charges(tmp_path) == ["mine"]
+
+
+def test_what_looks_at_all_records_at_once_is_refused_before_anything_starts(
+    run: Run, parts: Path, tmp_path: Path
+) -> None:
+    where = ("--engine", "dask", "--workers", "2")
+    asked = ("release", parts, "--k", "3", "--eps", "1", *where)
+    assert "are for --engine local" in refusal(run(*asked, "--bounds", "data"))
+    published = ("--bounds=-1,1", "--calibration", "published", "--mechanism", "kvariates")
+    assert "are for --engine local" in refusal(run(*asked, *published))
+    assert "--workers is for --engine dask" in refusal(
+        run("release", parts, *ASKED, "--workers", "2")
+    )
+    assert charges(tmp_path) == []
+
+
+def test_bounds_are_found_on_workers_of_this_machine(run: Run, parts: Path) -> None:
+    asked = ("--k", "3", "--eps", "2", "--bounds", "private", "--json", "--seed", "5")
+    here = run("simulate", parts, *asked, "--out", "a")
+    there = run("simulate", parts, *asked, "--out", "b", "--engine", "dask", "--workers", "1")
+    assert there.returncode == 0, there.stderr
+    assert json.loads(there.stdout)["clusters"] == json.loads(here.stdout)["clusters"]
