@@ -237,7 +237,7 @@ def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     path = Path(data)
     if data.startswith(NAMED):
         return name_dataset(data.removeprefix(NAMED)), data
-    if path.is_dir():
+    if data and path.is_dir():
         files = [WatchedFile(file) for file in find_files([path])]
         return fingerprint_of_files(files, WORKSPACE), f"{len(files)} files of {path.name}"
     if path.is_file():

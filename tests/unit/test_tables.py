@@ -735,16 +735,16 @@ def test_a_table_changed_while_it_is_read_is_refused():
 def test_a_note_never_describes_the_copy_of_another_state():
     # Two runs that convert the table before and after a change, their writes interleaved.
     path = saved("1,1\n2,2\n")
-    early = RecordStore(path, 2, {}, 0, WORKSPACE)
+    early = RecordStore([path], 2, {}, 0, WORKSPACE)
     early.append(Rows(np.array([[1.0, 1.0], [2.0, 2.0]])))
     saved("9,9\n8,8\n7,7\n")
-    late = RecordStore(path, 2, {}, 0, WORKSPACE)
+    late = RecordStore([path], 2, {}, 0, WORKSPACE)
     late.append(Rows(np.array([[9.0, 9.0], [8.0, 8.0], [7.0, 7.0]])))
     late.finish()
     with pytest.raises(TableError, match="was changed"):
         early.finish()
     early.discard_unfinished()
-    again = RecordStore(path, 2, {}, 0, WORKSPACE).earlier_copy()
+    again = RecordStore([path], 2, {}, 0, WORKSPACE).earlier_copy()
     assert again is not None
     assert again[0].values.tolist() == [[9.0, 9.0], [8.0, 8.0], [7.0, 7.0]]
 
