@@ -238,8 +238,9 @@ def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     if data.startswith(NAMED):
         return name_dataset(data.removeprefix(NAMED)), data
     if data and path.is_dir():
-        files = [WatchedFile(file) for file in find_files([path])]
-        return fingerprint_of_files(files, WORKSPACE), f"{len(files)} files of {path.name}"
+        files = find_files([path])
+        label = f"{len(files)} files of {path.resolve().name}" if len(files) > 1 else files[0].name
+        return fingerprint_of_files([WatchedFile(file) for file in files], WORKSPACE), label
     if path.is_file():
         return WatchedFile(path).fingerprint(WORKSPACE), path.name
     known = [account for account in ledger.read().accounts() if account.dataset.startswith(data)]

@@ -96,7 +96,8 @@ def test_a_budget_by_fingerprint(run: Run, home: Path) -> None:
         assert printed(run("ledger", "set-budget", name, "--eps=3")).startswith(
             "t.csv: budget 3, 1 spent, 2 left"
         )
-    assert ". holds no table" in refusal(run("ledger", "set-budget", ".", "--eps=3"))
+    (home / "empty").mkdir()
+    assert "empty holds no table" in refusal(run("ledger", "set-budget", "empty", "--eps=3"))
     for name in (fingerprint[:7], "0" * 32, "nowhere.csv", ""):
         sentence = refusal(run("ledger", "set-budget", name, "--eps=3"))
         assert "DATA must be a table's file or folder, or a fingerprint" in sentence
