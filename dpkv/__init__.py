@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dpkv.releases import read_synopsis as read_synopsis
     from dpkv.releases import release as release
     from dpkv.releases import simulate as simulate
+    from dpkv.releases.checking import verify as verify
     from dpkv.seeding import assign as assign
     from dpkv.seeding import estimate_optimum as estimate_optimum
     from dpkv.seeding import expected_potential_bound as expected_potential_bound
@@ -86,6 +87,7 @@ _HOME = {
     "release": "dpkv.releases",
     "simulate": "dpkv.releases",
     "sk_means": "dpkv.seeding",
+    "verify": "dpkv.releases.checking",
 }
 
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604

@@ -25,6 +25,7 @@ from dpkv.cli.guarantees import guarantees
 from dpkv.cli.parsing import Command, Group
 from dpkv.cli.release import release, simulate
 from dpkv.cli.seed import seed
+from dpkv.cli.synthesize import synthesize
 from dpkv.cli.verify import verify
 from dpkv.errors import DpkvError, UserInterruptError
 
@@ -59,7 +60,7 @@ def _register(group: typer.Typer, name: str, command: Callable[..., None]) -> No
     group.command(name, cls=Command)(_interruptible(command))
 
 
-for _command in (calibrate, release, audit, verify, simulate, seed, guarantees):
+for _command in (calibrate, release, audit, verify, simulate, seed, synthesize, guarantees):
     _register(app, _command.__name__, _command)
 
 _ledger = typer.Typer(
@@ -141,6 +142,8 @@ def _stop(number: int, frame: object) -> NoReturn:  # noqa: ARG001
 
 def _fail(sentence: str, exit_code: int) -> NoReturn:
     output.note(f"dpkv: error: {sentence}")
+    if "--json" in sys.argv[1:]:
+        output.print_json_error(sentence, exit_code)
     sys.exit(exit_code)
 
 

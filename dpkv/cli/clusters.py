@@ -16,17 +16,14 @@ _MARK = {True: "<- chosen", False: ""}
 
 def show_clusters(record: ReleaseRecord) -> None:
     """Print the centres in the columns' units, with what noise leaves open of them."""
+    from dpkv.releases.frames import cells_of
     from dpkv.releases.wording import ERRORS_COVER, UNTOLD
-    from dpkv.tables.centers import size_name
 
-    columns = list(record.columns[:_MOST_COLUMNS])
-    more = ["..."] if len(record.columns) > len(columns) else []
-    sizes = [size_name(record.columns)] if record.sizes is not None else []
-    rows = [
-        [str(number), *_cells(record, number - 1, len(columns)), *more]
-        for number in range(1, min(len(record.clusters), _MOST_ROWS) + 1)
-    ]
-    output.print_table("centres", ["centre", *sizes, *columns, *more], rows)
+    header, rows = cells_of(record)
+    shown = len(header) - max(0, len(record.columns) - _MOST_COLUMNS)
+    more = ["..."] if shown < len(header) else []
+    rows = [[*row[:shown], *more] for row in rows[:_MOST_ROWS]]
+    output.print_table("centres", [*header[:shown], *more], rows)
     if len(record.clusters) > _MOST_ROWS:
         output.say(f"{len(record.clusters) - _MOST_ROWS} more centres are in the file.")
     if record.curve is not None:
@@ -38,20 +35,6 @@ def show_clusters(record: ReleaseRecord) -> None:
         output.say(f"{UNTOLD.get(record.untold, record.untold)}.")
     if record.sizes is not None:
         output.say(ERRORS_COVER)
-
-
-def _cells(record: ReleaseRecord, number: int, n_columns: int) -> list[str]:
-    from dpkv.releases.digits import counted, in_width, with_error
-
-    cluster = record.clusters[number]
-    size = [] if cluster.size is None else [counted(cluster.size, cluster.size_sd or 0.0)]
-    if cluster.center_sd is None:
-        lower, upper = record.extent
-        sides = [high - low for low, high in zip(lower, upper, strict=True)]
-        pairs = zip(cluster.center[:n_columns], sides, strict=False)
-        return [*size, *(in_width(value, side) for value, side in pairs)]
-    told = zip(cluster.center[:n_columns], cluster.center_sd, strict=False)
-    return [*size, *(" ± ".join(with_error(value, sd)) for value, sd in told)]
 
 
 def _show_curve(record: ReleaseRecord) -> None:

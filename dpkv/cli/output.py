@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from dpkv.types import Floats
 
+_told_json = False
 _UNFINISHED = ".dpkv-unfinished-"
 _SHOWN_COLUMNS = 3
 _PICTURES = (".svg", ".png", ".pdf")
@@ -66,7 +67,15 @@ def print_json_text(text: str) -> None:
     Outside of strings JSON has nothing that needs an escape but its line ends, and inside of them
     an escape means the same.
     """
+    global _told_json  # noqa: PLW0603
+    _told_json = True
     sys.stdout.write("".join(c if c.isprintable() or c == "\n" else _json_escape(c) for c in text))
+
+
+def print_json_error(sentence: str, exit_code: int) -> None:
+    """Print an error as JSON, unless a result was printed that tells of it."""
+    if not _told_json:
+        print_json({"kind": "error", "error": sentence, "exit_code": exit_code})
 
 
 def _json_escape(character: str) -> str:

@@ -107,6 +107,8 @@ def _charge_told(charging: Charging) -> Iterator[None]:
         yield
     except BoundsNotFoundError:  # says itself what was charged; the id is of no further use
         raise
+    except BrokenPipeError:  # whoever reads has heard enough, and the files are written
+        raise
     except BaseException as error:
         charged = _charged(charging.ledger, charging.release_id)
         told = "before anything was charged." if charged is None else charged

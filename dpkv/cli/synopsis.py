@@ -23,6 +23,7 @@ SynopsisFile = Annotated[
     ),
 ]
 _NAME = "centers-from-synopsis"
+_SHOWN_COLUMNS, _SHOWN_CENTERS = 4, 20
 
 
 def seed_from_synopsis(
@@ -39,9 +40,10 @@ def seed_from_synopsis(
     found = read_synopsis(path, workspace=WORKSPACE)
     standing = found.standing
     assert standing is not None
-    out = _stamped(out, standing)
+    out = stamped(out, standing, _NAME)
     target = output.check_target(out, path)
     centers = found.cluster(k, rng=seed)
+    sizes, fit = found.fit(centers)
     output.write_centers(target, found.columns, centers)
     result: dict[str, Any] = {
         "schema_version": 1,
@@ -60,6 +62,8 @@ def seed_from_synopsis(
         "cells": len(found.counts),
         "columns": list(found.columns),
         "centers": centers.tolist(),
+        "sizes": sizes.tolist(),
+        "potential": fit,
         "centers_file": str(out),
     }
     if as_json:
@@ -68,16 +72,19 @@ def seed_from_synopsis(
         _show(result)
 
 
-def _stamped(out: Path | None, standing: Standing) -> Path:
-    """Return where the centres go: a name of one's own is stamped where nothing is promised."""
+def stamped(out: Path | None, standing: Standing, name: str) -> Path:
+    """Return where a file goes, ``name`` by default.
+
+    A name of one's own is stamped where nothing is promised.
+    """
     if out is None:
-        return Path(f"{_NAME}{standing.suffix}.csv")
+        return Path(f"{name}{standing.suffix}.csv")
     if standing.kind in ("confirmed", "unverified") or standing.suffix in out.name:
         return out
     return out.with_stem(f"{out.stem}{standing.suffix}")
 
 
-def _record_words(result: dict[str, Any]) -> str:
+def record_words(result: dict[str, Any]) -> str:
     """Say whether a record confirms the file."""
     if result["standing"] == "confirmed":
         return f"confirms it, {result['reason']}"
@@ -90,9 +97,21 @@ def _show(result: dict[str, Any]) -> None:
     rows = [
         ["centres", f"{result['k']}, of {result['cells']} private cells"],
         ["release", result["release_id"] or "without an id"],
-        ["record", _record_words(result)],
+        ["record", record_words(result)],
         ["budget", "nothing is spent"],
         ["file", result["centers_file"]],
     ]
     output.print_facts("centres of a private synopsis", rows)
+    columns = result["columns"][:_SHOWN_COLUMNS]
+    output.print_table(
+        "centres",
+        ["centre", "size", *columns],
+        [
+            [str(number), f"{size:,.0f}", *(f"{x:.4g}" for x in center[:_SHOWN_COLUMNS])]
+            for number, (size, center) in enumerate(
+                zip(result["sizes"], result["centers"], strict=True), start=1
+            )
+        ][:_SHOWN_CENTERS],
+    )
+    output.say(f"potential on the private cells: {result['potential']:.4g}")
     output.say(result["statement"])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from dpkv.errors import ParameterError, UsageError
 from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.synopsis import PrivateSynopsis
 from dpkv.tables.centers import centers_csv
+from dpkv.workspace import write_atomically
 
 SIMULATED, CONDITIONAL = "-not-releasable", "-conditional"
 """What is in the names of files that are no end-to-end private release."""
@@ -46,3 +50,22 @@ def _suffix(record: ReleaseRecord) -> str:
     if record.kind == "simulation":
         return SIMULATED
     return "" if record.guarantee.end_to_end else CONDITIONAL
+
+
+def write_files(
+    folder: Path, record: ReleaseRecord, synopsis: PrivateSynopsis | None
+) -> tuple[Path, ...]:
+    """Write the files of a release to a new folder, readable by all only where it is public."""
+    if folder.is_symlink() or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        raise ParameterError("folder", "a new or an empty folder", str(folder))
+    files = release_files(record, synopsis)
+    public = record.visibility == "public"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755 if public else 0o700)
+        for name, text in files.items():
+            write_atomically(folder / name, text)
+            if public:
+                (folder / name).chmod(0o644)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}.") from None
+    return tuple(folder / name for name in files)

@@ -16,6 +16,7 @@ import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,33 @@ class Release:
     """The ledger and the account in it; None where nobody was charged."""
     account: Account | None = None
     """What that account has spent and has left, this release included."""
+
+    def to_frame(self) -> Any:
+        """Return the centers as a pandas ``DataFrame``, with sizes and errors where known.
+
+        Needs pandas. Columns are those of the table, then ``size`` and ``size_sd``, and the
+        standard error of every column as ``<column>_sd``.
+
+        Example: ``dpkv.simulate(X, k=3, eps=1, bounds=(0, 1), seed=0).to_frame()``
+        """
+        from dpkv.releases.frames import frame_of  # noqa: PLC0415 (needs pandas)
+
+        return frame_of(self.record)
+
+    def write(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write centers, record and synopsis, where there is one, to a new folder.
+
+        Returns the files. The folder must not exist, or be empty.
+        """
+        from dpkv.releases.files import write_files  # noqa: PLC0415 (it needs records)
+
+        return write_files(Path(folder), self.record, self.synopsis)
+
+    def _repr_html_(self) -> str:
+        """Return the groups as a table, for notebooks."""
+        from dpkv.releases.frames import html_of  # noqa: PLC0415 (rarely needed)
+
+        return html_of(self.record)
 
     def __repr__(self) -> str:
         plan = self.record.plan

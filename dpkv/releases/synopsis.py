@@ -16,17 +16,19 @@ from pydantic import Field, model_validator
 from dpkv import __version__
 from dpkv.domain import Domain
 from dpkv.grid import GRID_BITS, Grid
+from dpkv.kernels import assign_nearest
 from dpkv.mechanisms.synopsis import PrivateCells, WeightedPoints, weighted_points
 from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.mechanisms.synopsis.mechanism import opening_estimate
 from dpkv.mechanisms.synopsis.settings import MOST_CELL_DIMENSIONS
+from dpkv.mechanisms.synopsis.synthesis import draw_rows
 from dpkv.records.questions import PublicMap, tree_from_splits
 from dpkv.releases.canonical import digest
 from dpkv.releases.frozen import Frozen
 from dpkv.releases.guarantee import Guarantee
 from dpkv.releases.parsing import parse
 from dpkv.releases.record import RELEASE_ID
-from dpkv.types import Float64s
+from dpkv.types import Float64s, Floats
 from dpkv.validation import (
     LARGEST_WHOLE,
     MOST_CENTERS,
@@ -38,6 +40,7 @@ from dpkv.validation import (
 if TYPE_CHECKING:
     from dpkv.releases.standing import Standing
 
+MOST_ROWS = 100_000_000
 _MOST_TREE_NUMBERS = 1 << 26  # coordinates of all cells together: half a gigabyte
 
 _Noisy = tuple[Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)], ...]
@@ -194,6 +197,26 @@ class PrivateSynopsis(Frozen):
         found = self.weighted_points(wanted)
         heads = cluster(found, wanted, as_generator(rng))
         points = opening_estimate(found, heads, self.cells, self.grid).centers
+        return np.asarray(Domain.from_dict(self.domain).clip(self.grid.restore(points)))
+
+    def fit(self, centers: Floats) -> tuple[Float64s, float]:
+        """Return about how many records are nearest to every center, and the potential.
+
+        Both are of the points that stand for the cells, in working coordinates.
+        """
+        domain = Domain.from_dict(self.domain)
+        points = np.asarray(domain.to_working(self.points), dtype=np.float64)
+        heads = np.asarray(domain.to_working(np.asarray(centers, dtype=np.float64)))
+        labels, _, potential = assign_nearest(points, heads, self.weights)
+        return np.asarray(np.bincount(labels, self.weights, len(heads))), float(potential)
+
+    def synthesize(
+        self, rows: SupportsIndex, *, rng: np.random.Generator | int | None = None
+    ) -> Float64s:
+        """Return rows drawn from the cells, in the user's coordinates. Spends nothing."""
+        wanted = whole_number("rows", rows, at_least=1, at_most=MOST_ROWS)
+        drawn = self.cells.space.lift(draw_rows(self.cells, wanted, as_generator(rng)))
+        points = self.grid.clip(np.rint(drawn).astype(np.int64))
         return np.asarray(Domain.from_dict(self.domain).clip(self.grid.restore(points)))
 
     def to_json(self) -> str:
