@@ -161,7 +161,7 @@ class _Verification:
         stated = None if self.finder is None else self.finder.parameters()
         _must(record.bounds.mechanism == stated, "the bounds' own noise is not the plan's")
         if self.finder is not None:
-            _must(_from_bins(self.domain), "private bounds are not edges of the histograms' bins")
+            _must(_from_bins(self.domain), "private bounds are not edges of the histograms' bins, nor 0")
         return f"bounds {plan.bounds}, 2^{plan.grid_bits} levels"
 
     def described(self) -> str:
@@ -397,7 +397,7 @@ def _check_price(stated: LedgerReference, eps: Decimal, delta: Decimal) -> None:
 
 def _from_bins(domain: Domain) -> bool:
     edges = [magnitude_edges(number) for number in range(N_MAGNITUDES)]
-    lows, highs = {low for low, _ in edges}, {high for _, high in edges}
+    lows, highs = {0.0, *(low for low, _ in edges)}, {0.0, *(high for _, high in edges)}
     return isinstance(domain, Box) and set(domain.lower) <= lows and set(domain.upper) <= highs
 
 

@@ -176,21 +176,70 @@ def test_bounds_of_many_records(entropy):
     assert found.upper[1] >= -0.5
 
 
-def test_bounds_without_noise_are_the_outer_edges():
+def test_bounds_without_noise_are_the_outer_edge_and_zero():
     finder = PrivateBounds(2, REPLACE, 0.5)
     found = run(finder, table_of_two_sizes(2000), Watched())
     assert found.unsure == ()
-    assert (found.box.lower, found.box.upper) == ((1.0, -1024.0), (8.0, -0.5))
+    assert (found.box.lower, found.box.upper) == ((0.0, -1024.0), (8.0, 0.0))
 
 
-def test_an_outlier_below_the_threshold_does_not_widen_the_bounds():
+def test_far_records_below_the_threshold_do_not_widen_the_bounds():
     finder = PrivateBounds(1, REPLACE, 2.0)
     table = np.vstack([np.full((500, 1), 1.5), np.full((finder.threshold, 1), -1e6)])
     found = run(finder, table, Watched()).box
-    assert (found.lower, found.upper) == ((1.0,), (2.0,))
-    table = np.vstack([table, [[-1e6]]])
+    assert (found.lower, found.upper) == ((0.0,), (2.0,))
+    table = np.vstack([table, np.full((finder.threshold, 1), -1e6)])
     found = run(finder, table, Watched()).box
     assert (found.lower, found.upper) == ((-(2.0**20),), (2.0,))
+
+
+FAMILIES = {
+    "ages": lambda rng, m: rng.uniform(0, 100, m),
+    "gamma": lambda rng, m: rng.gamma(2, 20, m),
+    "lognormal": lambda rng, m: rng.lognormal(3, 2, m),
+    "Pareto": lambda rng, m: rng.pareto(1, m) + 1,
+    "Student": lambda rng, m: rng.standard_t(2, m),
+    "partly negative": lambda rng, m: rng.normal(10, 8, m),
+    "all negative": lambda rng, m: -rng.gamma(2, 20, m),
+    "mostly zero": lambda rng, m: np.where(rng.random(m) < 0.7, 0, rng.exponential(50, m)),
+    "tiny": lambda rng, m: rng.gamma(2, 1e-9, m),
+    "huge": lambda rng, m: rng.normal(3e12, 1e11, m),
+}
+
+
+def share_outside(values: np.ndarray, low: float, high: float) -> float:
+    return float(((values < low) | (values > high)).mean())
+
+
+def by_full_bins(noisy: np.ndarray, threshold: int) -> tuple[float, float]:
+    """Planted: the outer edges of the bins that stand out, and nothing else."""
+    full = np.flatnonzero(noisy > threshold)
+    return magnitude_edges(full[0])[0], magnitude_edges(full[-1])[1]
+
+
+@pytest.mark.parametrize("neighbours", [REPLACE, ADD])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bounds_keep_zero_and_cut_off_next_to_nobody(family, neighbours):
+    """eps = 1, of which a tenth, and 10^4 records: on average below a percent is outside."""
+    finder = PrivateBounds.calibrate(Decimal("0.1"), n_features=2, neighbours=neighbours)
+    outside = []
+    for seed in range(10):
+        rng = np.random.default_rng([20, seed])
+        table = np.column_stack([FAMILIES[family](rng, 10_000), rng.uniform(-1, 1, 10_000)])
+        box = run(finder, table, SeededEntropy(seed)).box
+        assert box is not None
+        assert box.lower[0] <= 0.0 <= box.upper[0]
+        outside.append(share_outside(table[:, 0], box.lower[0], box.upper[0]))
+    assert np.mean(outside) < 0.01
+
+
+def test_full_bins_alone_would_cut_off_percents():
+    rng = np.random.default_rng(20)
+    finder = PrivateBounds.calibrate(Decimal("0.1"), n_features=2, neighbours=REPLACE)
+    for family in ("ages", "lognormal", "partly negative"):
+        values = FAMILIES[family](rng, 10_000)
+        exact = counts(np.column_stack([values, values]), 2)[0]
+        assert share_outside(values, *by_full_bins(exact, finder.threshold)) > 0.02
 
 
 def test_where_no_bin_is_full_there_are_no_bounds():

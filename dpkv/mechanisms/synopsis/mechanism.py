@@ -83,7 +83,7 @@ from dpkv.validation import (
 
 _STANDS_OUT = 2.0  # scales of a count's noise
 _CUT = 0.125  # of the domain: the radius that residuals are cut to, for predictions
-_CELLS_A_CLUSTER, _LEAVES_A_CLUSTER = 6, 16
+_LEAVES_A_CLUSTER = 16
 _MEAN_THRESHOLD = 10.0  # scales of a place's noise: leaves with fewer records have no use for it
 _LARGEST_PRODUCT = 2**62  # of two norms: beyond it int64 would overflow
 _MEAN_REACH = 0.5  # of the dimensions: the L1 norm that places are cut to, in half sides
@@ -369,8 +369,9 @@ class Synopsis(Mechanism):
 
     def _first_cells(self, n_records: float) -> float:
         """Return how many cells the public first grid is to have for about so many records."""
-        needed = min(_CELLS_A_CLUSTER * self.n_clusters, n_records / self.least_cell)
-        return max(n_records / self.first_cell, needed)
+        shape, k = layout(self.grid.n_features), self.n_clusters
+        affordable = max(n_records / self.least_cell, shape.fewest_cells * k)
+        return max(n_records / self.first_cell, min(shape.cells * k, affordable))
 
     def _threshold_for(self, n_records: float) -> int:
         """Return the threshold of the tests for about so many records."""

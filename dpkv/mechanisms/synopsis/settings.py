@@ -42,7 +42,11 @@ class Layout:
     stretch: float
     """A step goes so much beyond the mean, as Lloyd's iterations would."""
     least_cell: float = 12.0
-    """As ``first_cell``, where more cells are needed for many clusters."""
+    """As ``first_cell``, where more cells are needed for the clusters, ..."""
+    cells: int = 6
+    """... of which each is to have so many cells ..."""
+    fewest_cells: int = 0
+    """... and gets so many of them, however few records there are."""
     decay: float = 2.0
     floor: float = 1.0
     """Of the tree's tests, in scales of their noise."""
@@ -53,12 +57,13 @@ def layout(n_features: int) -> Layout:
     """Return the layout for so many columns."""
     if n_features <= _FEW:
         return Layout(
-            root=0.02, tree=0.30, counts=0.48, means=0.0, steps=0.20, n_steps=1, norm_share=0.15,
+            root=0.02, tree=0.07, counts=0.85, means=0.0, steps=0.06, n_steps=1, norm_share=0.15,
             first_cell=100.0, threshold=4.0, bias=10.0, skew=0.2, stretch=1.25,
+            least_cell=2.0, cells=48, fewest_cells=12,
         )  # fmt: skip
     if n_features <= _MANY:
         return Layout(
-            root=0.02, tree=0.20, counts=0.15, means=0.25, steps=0.38, n_steps=2, norm_share=0.10,
+            root=0.02, tree=0.12, counts=0.25, means=0.25, steps=0.36, n_steps=2, norm_share=0.10,
             first_cell=100.0, threshold=2.0, bias=10.0, skew=0.1, stretch=1.25,
         )  # fmt: skip
     return Layout(
