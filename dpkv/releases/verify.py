@@ -161,7 +161,7 @@ class _Verification:
         stated = None if self.finder is None else self.finder.parameters()
         _must(record.bounds.mechanism == stated, "the bounds' own noise is not the plan's")
         if self.finder is not None:
-            _must(_from_bins(self.domain), "private bounds are not edges of the histograms' bins, nor 0")
+            _must(_from_bins(self.domain), "private bounds are no edges of the histograms' bins")
         return f"bounds {plan.bounds}, 2^{plan.grid_bits} levels"
 
     def described(self) -> str:
