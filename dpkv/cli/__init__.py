@@ -68,7 +68,7 @@ _ledger = typer.Typer(
     help="What every data set has spent, its budget, and whether the chain of entries holds.",
     no_args_is_help=True,
 )
-for _name in ("show", "set-budget", "verify", "move"):
+for _name in ("show", "set-budget", "verify", "checkpoint", "prove", "check-proof", "move"):
     _register(_ledger, _name, getattr(ledger, _name.replace("-", "_")))
 app.add_typer(_ledger)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -91,7 +91,12 @@ class Chain:
 
     def as_base(self) -> Base:
         """Return all that is known of the chain as the verified beginning of a longer one."""
-        return Base(len(self), self.digest, self._accounts)
+        return Base(len(self), self.digest, self._accounts, self.checkpoint)
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The digest of the newest checkpoint that was made of the ledger."""
+        return newest_checkpoint(self.tail) or self.base.checkpoint
 
     def _find(self, kind: str, release_id: str) -> Entry | None:
         own = (e for e in self.tail if e.kind == kind and e.release_id == release_id)
@@ -109,6 +114,12 @@ class Chain:
         if found is not None and found.digest != entry_digest(found):
             raise _broken(self.place, f"entry {found.number} was altered")
         return found
+
+
+def newest_checkpoint(entries: Sequence[Entry]) -> str | None:
+    """Return the digest of the newest checkpoint that entries note."""
+    noted = (entry.record_digest for entry in reversed(entries) if entry.kind == "checkpoint")
+    return next(noted, None)
 
 
 class Written(NamedTuple):
@@ -148,7 +159,8 @@ def check_base(whole: Chain, base: Base, workspace_file: str) -> None:
     known: Accounts = {}
     for entry in whole.tail[: base.number]:
         add_entry(known, entry)
-    if known != base.accounts:
+    noted = newest_checkpoint(whole.tail[: base.number])
+    if (known, noted) != (base.accounts, base.checkpoint):
         raise BrokenLedgerError(
             f"{workspace_file} states other sums than the ledger {whole.place} has: remove that "
             "file, and find out who altered it."

@@ -19,6 +19,7 @@ from dpkv.ledger.entries import (
     draft_charge,
     place_behind,
     same_release,
+    write_details,
 )
 from dpkv.ledger.postgres import SCHEMES, PostgresStore
 from dpkv.ledger.quotes import Quote, find_quotes
@@ -253,7 +254,15 @@ class Ledger:
             if charged is not None:
                 return self._found(same_release(charged, wanted), chain)
             chain.check(wanted)
-            written = self._append(session, chain, wanted)
+            details = write_details(**{**wanted.more, "checkpoint": chain.checkpoint})
+            written = self._append(session, chain, replace(wanted, details=details))
+        return self._finished(written)
+
+    def note_checkpoint(self, digest: str) -> Written:
+        """Note that a checkpoint was made, so that later charges quote it."""
+        with self._writing() as (session, chain):
+            note = draft("checkpoint", "checkpoints", "checkpoint")
+            written = self._append(session, chain, replace(note, record_digest=digest))
         return self._finished(written)
 
     def keep(self, *, release_id: str, record_digest: str) -> Written:

@@ -39,6 +39,8 @@ class Base:
     number: int = 0
     digest: str = BEFORE_THE_FIRST
     accounts: Accounts = field(default_factory=dict)
+    checkpoint: str | None = None
+    """The digest of the newest checkpoint up to there."""
 
 
 NOTHING = Base()
@@ -67,14 +69,15 @@ def load_base(workspace: Path) -> Base:
     with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
         if known["form"] == _FORM and isinstance(known["number"], int):
             accounts = {a["dataset"]: Account.from_dict(a) for a in known["accounts"]}
-            return Base(known["number"], str(known["digest"]), accounts)
+            return Base(known["number"], str(known["digest"]), accounts, known["checkpoint"])
     return NOTHING
 
 
 def save_base(workspace: Path, base: Base) -> None:
     """Note a verified beginning, where the workspace can be written."""
     accounts = [account.to_dict() for account in base.accounts.values()]
-    facts = {"form": _FORM, "number": base.number, "digest": base.digest, "accounts": accounts}
+    facts = {"form": _FORM, "number": base.number, "digest": base.digest, "accounts": accounts,
+             "checkpoint": base.checkpoint}  # fmt: skip
     _save(workspace, base_path(workspace), facts)
 
 

@@ -98,6 +98,8 @@ class LedgerReference(Frozen):
     charged: str
     """What this entry charged the budget, for the relation and unit of the guarantee."""
     charged_delta: str
+    checkpoint: str | None = None
+    """SHA-256 of the ledger's newest checkpoint at that time, where there was one."""
 
     @classmethod
     def of(cls, entry: Entry) -> LedgerReference:
@@ -107,6 +109,7 @@ class LedgerReference(Frozen):
             digest=entry.digest,
             charged=f"{entry.eps:f}",
             charged_delta=f"{entry.delta:f}",
+            checkpoint=entry.more.get("checkpoint"),
         )
 
 

@@ -50,11 +50,13 @@ class SigningKey:
 
     def sign(self, record: ReleaseRecord) -> ReleaseRecord:
         """Return the record with its signature."""
-        signature = Signature(
-            public_key=self.public_key,
-            value=_text(self.key.sign(record.signed_bytes())),
-        )
+        value = self.sign_bytes(record.signed_bytes())
+        signature = Signature(public_key=self.public_key, value=value)
         return record.model_copy(update={"signature": signature})
+
+    def sign_bytes(self, contents: bytes) -> str:
+        """Return the signature of anything."""
+        return _text(self.key.sign(contents))
 
 
 def find_exposure(path: Path) -> str | None:
@@ -76,12 +78,18 @@ def can_check_signatures() -> bool:
 def is_signed_by_its_key(record: ReleaseRecord) -> bool:
     """Tell whether the record's signature fits the record and the key it names."""
     assert record.signature is not None
+    stated = record.signature
+    return is_signature(stated.public_key, stated.value, record.signed_bytes())
+
+
+def is_signature(public_key: str, value: str, contents: bytes) -> bool:
+    """Tell whether a signature is that key's, of those contents."""
     _, ed25519 = _cryptography()
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
 
     try:
-        key = ed25519.Ed25519PublicKey.from_public_bytes(_bytes(record.signature.public_key))
-        key.verify(_bytes(record.signature.value), record.signed_bytes())
+        key = ed25519.Ed25519PublicKey.from_public_bytes(_bytes(public_key))
+        key.verify(_bytes(value), contents)
     except (InvalidSignature, ValueError, binascii.Error):
         return False
     return True

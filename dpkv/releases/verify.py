@@ -347,6 +347,7 @@ class _Verification:
         _must(entry.plan_digest == digest_of_plan, "the entry was charged for another plan")
         _must(f"{entry.eps:f}" == stated.charged, "the charge is misstated")
         _must(f"{entry.delta:f}" == stated.charged_delta, "the charge is misstated")
+        _must(entry.more.get("checkpoint") == stated.checkpoint, "the checkpoint is misstated")
         notes = [e for e in entries if e.kind == "kept" and e.release_id == name]
         _must(bool(notes), "the ledger does not say that this release was finished")
         _must(notes[0].record_digest in known, "the ledger noted another record of this release")

@@ -96,7 +96,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{path}.{key}", below
 
 
-CHARGED = {"charged": "1", "charged_delta": "0"}
+CHARGED = {"charged": "1", "charged_delta": "0", "checkpoint": None}
 
 
 def without_centers(record: ReleaseRecord) -> dict[str, Any]:
