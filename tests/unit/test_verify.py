@@ -162,10 +162,12 @@ def other_values(value: Any) -> list[Any]:
 
 
 NEEDS_THE_LEDGER = {
+    "bounds.ledger.checkpoint",
     "bounds.ledger.digest",
     "bounds.ledger.number",
     "created",
     "dpkv_version",
+    "ledger.checkpoint",
     "ledger.digest",
     "ledger.number",
     "n_records",  # where the mechanism has no use for it
