@@ -214,7 +214,7 @@ def share_outside(values: np.ndarray, low: float, high: float) -> float:
 def by_full_bins(noisy: np.ndarray, threshold: int) -> tuple[float, float]:
     """Planted: the outer edges of the bins that stand out, and nothing else."""
     full = np.flatnonzero(noisy > threshold)
-    return magnitude_edges(full[0])[0], magnitude_edges(full[-1])[1]
+    return magnitude_edges(int(full[0]))[0], magnitude_edges(int(full[-1]))[1]
 
 
 @pytest.mark.parametrize("neighbours", [REPLACE, ADD])
