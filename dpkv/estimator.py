@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpkv import kernels
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
+from dpkv.mechanisms.registry import AUTO
 from dpkv.releases.api import release
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.releases.record import ReleaseRecord
@@ -54,8 +55,8 @@ class PrivateKMeans(
     bounds : where records may lie, chosen without looking at the data: low, high for all columns,
         one pair per column, a mapping or a ``dpkv.Domain``; or "private", or "data", which leaks.
         It has no default that could be right: a fit without it is refused.
-    mechanism : a name in ``dpkv.mechanisms.MECHANISMS``; or "auto", the one of least predicted
-        error, from public facts alone.
+    mechanism : "auto", the one of least predicted error, from public facts alone; or a name in
+        ``dpkv.mechanisms.MECHANISMS``.
     neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
     gamma : smoothing of the D^2 picks of "kvariates".
     iterations : of "lloyd".
@@ -82,7 +83,7 @@ class PrivateKMeans(
         epsilon: float | str | Decimal = 1.0,
         *,
         bounds: AnyBounds | None = None,
-        mechanism: str = "kvariates",
+        mechanism: str = AUTO,
         neighbours: str = "replace-one",
         gamma: float = DEFAULT_GAMMA,
         iterations: int | None = None,

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA, certify, largest_ratio, uniform_pick_ceiling
 from dpkv.calibration import record
+from dpkv.calibration.forecast import forecast
 from dpkv.domain import Domain, data_domain
 from dpkv.errors import ParameterError
 from dpkv.mechanisms.kvariates.windows import best_window, expected_squares
@@ -157,6 +158,7 @@ class _Job:
     ) -> None:
         self._working = working
         self._domain = domain.working
+        self._users_domain = domain
         self._settings = settings
         self._seed = int(rng.integers(2**63))
         self._progress = progress
@@ -181,8 +183,10 @@ class _Job:
         printed = printed_eps_tilde(self._settings.eps, m, d, k)
         if printed is not None:
             notes += self._about_printed(*printed)
+        settings = self._settings
         return record.Row(
             k=k,
+            forecast=forecast(self._users_domain, m, settings.eps, k, settings.gamma),
             spread=_finite(width),
             spread_method=width_method,
             spread_at_least=_finite(at_least),

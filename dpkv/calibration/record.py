@@ -105,10 +105,24 @@ class SublinearNoiseRegime(_Record):
     g: float | None
 
 
+class Forecast(_Record):
+    """What a release by the mechanism of least predicted error would be like, by public facts."""
+
+    mechanism: str
+    deviations: tuple[float, ...]
+    """The typical error of a center in every column's own unit."""
+    hopeless: bool
+    """Whether nothing better is predicted than what does without the data."""
+    eps_for_half: float | None
+    """An eps at which that would be half as much; None where a few multiples are not enough."""
+
+
 class Row(_Record):
     """One number of clusters."""
 
     k: int
+    forecast: Forecast | None
+    """None where no release can have this eps."""
     spread: float | None
     spread_method: str
     spread_at_least: float | None

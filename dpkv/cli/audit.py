@@ -12,7 +12,7 @@ import typer
 from dpkv import foreign
 from dpkv.cli import audit_command, options, output
 from dpkv.cli.kept_calibrations import newest_calibration
-from dpkv.cli.planning import plan_release
+from dpkv.cli.planning import as_calibrated, plan_release
 from dpkv.cli.progress import ProgressBar
 from dpkv.cli.reading import WORKSPACE
 from dpkv.cli.release_options import ReleaseOptions
@@ -156,6 +156,7 @@ def audit(
         memory_limit=memory_limit,
     )
     if record is None:
+        asked, ks = as_calibrated(asked, ks)
         plan, records, dataset = plan_release(asked).read()
         plan = settle(plan, len(records.values)).plan
     else:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _END_TO_END = "eps-DP end to end, whatever the data"
 _LEAKED = "not end to end here, the bounds were read from the data"
-_TOO_NOISY = 0.25  # of the domain's diameter
+_SHOWN_COLUMNS = 3
 _LEGEND = (
     "e exact, c certified (errs toward privacy), * and r the paper's random search",
     "(underestimates the spread); centre moves by: typical distance of a noisy centre",
@@ -99,12 +99,12 @@ def calibrate(
     if plot is not None:
         _draw(record, plot)
     kept = keep_calibration(WORKSPACE, record)
+    for sentence in record.notes:
+        output.note(f"warning: {sentence}.")
     if as_json:
         output.print_json_text(record.to_json())
     else:
         _show(record)
-    for sentence in record.notes:
-        output.note(f"warning: {sentence}.")
     if wanted is None and record.rows[-1].k < DEFAULT_K[-1]:
         output.note(f"k goes up to {record.rows[-1].k} only: there are no more records.")
     output.note(f"kept for the curator in {kept}" + ("" if plot is None else f"; drew {plot}"))
@@ -118,13 +118,13 @@ def _draw(record: Calibration, path: Path) -> None:
 
 def _show(record: Calibration) -> None:
     public = record.domain["source"] != "data"
-    output.say(f"eps = {record.eps:g}, {record.neighbours} neighbours")
+    output.say(f"eps = {record.eps:g}, {record.neighbours} neighbours, protecting one row")
     output.say(
         f"{record.n_records} x {record.n_features} records, bounds: {record.domain['source']}, "
         f"coordinates: {record.coordinates}"
     )
-    output.say(f"no calibration can have eps~ above {record.eps_tilde_ceiling:.4g} here")
     output.say()
+    _show_forecasts(record)
     output.print_table(
         f"certified noise (Theorem A): {_END_TO_END if public else _LEAKED}",
         ["k", "eps~", "sigma", "Laplace sigma_2", "less noise", "centre moves by"],
@@ -142,6 +142,7 @@ def _show(record: Calibration) -> None:
     )
     for sentence in _LEGEND:
         output.say(sentence)
+    output.say(f"no calibration can have eps~ above {record.eps_tilde_ceiling:.4g} here")
     for row in record.rows:
         for sentence in row.notes:
             output.say(f"k = {row.k}: {sentence}")
@@ -150,20 +151,39 @@ def _show(record: Calibration) -> None:
         output.say(sentence)
 
 
+def _show_forecasts(record: Calibration) -> None:
+    """Lead with what a curator wants to know: which mechanism, how far off, at what eps half so."""
+    names = record.columns or tuple(f"x{n}" for n in range(1, record.n_features + 1))
+    few = names[:_SHOWN_COLUMNS]
+    public = record.domain["source"] != "data"
+    output.print_table(
+        "what 'dpkv release' would do, and how far off a centre would typically be"
+        + (": public facts alone" if public else ", in bounds read from the data"),
+        ["k", "mechanism", *(f"off in {name}" for name in few), "half of that at"],
+        [_forecast_cells(row, len(few)) for row in record.rows],
+        n_words=2,
+    )
+
+
+def _forecast_cells(row: Row, n_shown: int) -> list[str]:
+    found = row.forecast
+    if found is None:
+        return [str(row.k), "none can have this eps", *[""] * n_shown, "-"]
+    off = [f"{deviation:.2g}" for deviation in found.deviations[:n_shown]]
+    if found.hopeless:
+        off = ["no better than without data", *[""] * (n_shown - 1)]
+    half = "-" if found.eps_for_half is None or found.hopeless else f"eps = {found.eps_for_half:g}"
+    return [str(row.k), found.mechanism, *off, half]
+
+
 def _advise(record: Calibration) -> None:
     """Say what to do next."""
-    least = min(record.rows, key=lambda row: row.certified.noise_share)
+    asked = f"dpkv release --k {record.rows[-1].k}"
     if record.domain["source"] == "data":
         output.say("next: find bounds that are public, and calibrate again with --bounds; or let a")
-        output.say(f"release find them privately: dpkv release --k {least.k} --bounds private")
-    elif least.certified.noise_share > _TOO_NOISY:
-        output.say(
-            "next: every centre drowns in noise here. Noise on sums over many records does less "
-            "harm:"
-        )
-        output.say(f"dpkv release --k {least.k} --mechanism auto")
+        output.say(f"release find them privately: {asked} --bounds private")
     else:
-        output.say(f"next: choose a k whose centres move little, as in dpkv release --k {least.k}")
+        output.say(f"next: choose the k that you need, and release: {asked}")
 
 
 def _certified_cells(row: Row) -> list[str]:

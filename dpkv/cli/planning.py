@@ -156,6 +156,27 @@ def _on_workers(preparation: Preparation, files: FileInput, asked: ReleaseOption
     return found
 
 
+def as_calibrated(
+    asked: ReleaseOptions, ks: tuple[int, ...] | None
+) -> tuple[ReleaseOptions, tuple[int, ...] | None]:
+    """Let an audit of the table that was calibrated last take bounds and k from there.
+
+    Bounds that were read from the data are taken as such: an audit is no release.
+    """
+    from dpkv.cli.kept_calibrations import newest_calibration
+
+    said = asked.bounds, asked.columns, asked.header, None if asked.missing == "refuse" else True
+    kept = newest_calibration(WORKSPACE)
+    if kept is None or not asked.scale or any(value is not None for value in said):
+        return asked, ks
+    record = kept.record
+    if asked.table is not None and str(asked.table.resolve()) != record.data_file:
+        return asked, ks
+    bounds = "data" if record.domain["source"] == "data" else None
+    wanted = ks or tuple(row.k for row in record.rows)
+    return replace(asked, k=wanted[0], data=None, data_option=None, bounds=bounds), wanted
+
+
 def _newest_calibration() -> KeptCalibration:
     from dpkv.cli.kept_calibrations import newest_calibration
 
@@ -220,4 +241,10 @@ def _bounds(text: str | None, record: Calibration | None) -> AnyBounds:
         bounds: AnyBounds = text if text in _LEAKY_OR_PRIVATE else options.parse_bounds(text)
         return bounds
     assert record is not None
-    return "data" if record.domain["source"] == "data" else Domain.from_dict(record.domain)
+    if record.domain["source"] == "data":
+        raise UsageError(
+            "the newest calibration read its bounds from the data, and a release by them would "
+            "leak them: give --bounds low,high; or --bounds private, to find them with a share of "
+            "eps; or --bounds data, for a release without a guarantee."
+        )
+    return Domain.from_dict(record.domain)

@@ -11,6 +11,7 @@ import typer
 
 from dpkv.cli import output
 from dpkv.cli.clusters import show_clusters
+from dpkv.cli.confirming import confirm_charge, tell_prediction
 from dpkv.cli.grouping import takes
 from dpkv.cli.ledger import describe_budget
 from dpkv.cli.planning import Taken, plan_release
@@ -55,6 +56,9 @@ def release(
     sign: Annotated[
         Path | None, typer.Option(help="Sign the record with this Ed25519 key (PEM).")
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Charge without asking; scripts are never asked.")
+    ] = False,
 ) -> None:
     """Release k centres that may be published, charge the budget, and write the record.
 
@@ -85,6 +89,9 @@ def release(
     settled = settle(plan, records.n_records)
     _check_export(asked.export_synopsis, settled.plan.mechanism)
     _caution(settled)
+    tell_prediction(settled)
+    if not yes and not charging.is_repeated:
+        confirm_charge(settled, records.label if dataset is None else dataset)
     with output.new_folder(target) as folder, _charge_told(charging):
         done = carry_out(settled, records, charging, key=key)
         files = _write(done, folder, asked.export_synopsis)

@@ -48,9 +48,9 @@ class ReleaseOptions:
         typer.Option(
             "--mechanism",
             help=f"{names_in_words()}; or {AUTO}: the one of least predicted error, from public "
-            "facts alone.",
+            "facts alone. kvariates is the paper's.",
         ),
-    ] = "kvariates"
+    ] = AUTO
     calibration: Annotated[
         str,
         typer.Option(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dpkv.mechanisms.registry import AUTO, MECHANISMS
+from dpkv.mechanisms.registry import AUTO, MECHANISMS, PAPERS
 
 if TYPE_CHECKING:
     from dpkv.accounting import Neighbours as Neighbours
@@ -67,7 +67,7 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = ["AUTO", "MECHANISMS", *_MODULE_OF]  # noqa: PLE0604
+__all__ = ["AUTO", "MECHANISMS", "PAPERS", *_MODULE_OF]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:

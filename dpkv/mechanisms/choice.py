@@ -1,8 +1,9 @@
 """Which mechanism promises the least error, from public facts alone: ``--mechanism auto``.
 
-Every mechanism predicts its own error: the squared error of a center's coordinate over the squared
-half width of the domain, for k clusters of equal size, at most 1. The predictions are rough on
-purpose. They are worked out from the noise, and from the number of records where that is public.
+Of the mechanisms that come with dpkv, so that anybody can check the choice, every one predicts its
+own error: the squared error of a center's coordinate over the squared half width of the domain, for
+k clusters of equal size, at most 1. The predictions are rough on purpose. They are worked out from
+the noise, and from the number of records where that is public.
 
 Where the number of records is private nothing can be predicted, and where a delta is given few
 mechanisms have a use for it. There the one with the highest ``preference`` that covers the request
@@ -17,7 +18,7 @@ from typing import Literal
 
 from dpkv.errors import UsageError
 from dpkv.mechanisms.mechanism import Densities, Mechanism, Terms
-from dpkv.mechanisms.registry import MECHANISMS, for_terms
+from dpkv.mechanisms.registry import MECHANISMS, PAPERS, for_terms
 
 Rule = Literal["smallest-predicted-error", "private-record-count", "use-for-delta"]
 """What decided: predictions, or where there are none the preference among those that are able."""
@@ -50,21 +51,26 @@ def choose(terms: Terms) -> Choice:
     if terms.delta > 0:
         return _prefer(terms, "use-for-delta")
     able: list[Mechanism] = []
-    for name in MECHANISMS:
+    for name in MECHANISMS.shipped:
         with contextlib.suppress(UsageError):
             own = MECHANISMS[name].best_density()
             able.append(for_terms(name, replace(terms, density=own, lloyd_steps=None)))
+    if not able:
+        raise UsageError("no mechanism can do what is asked for: try a larger eps.")
     errors = {one.name: one.predicted_error(terms.n_records) for one in able}
     ranked = sorted(able, key=lambda one: (errors[one.name], -one.preference))
-    shown = tuple((one.name, float(f"{errors[one.name]:.2g}")) for one in ranked[:_SHOWN])
+    shown = ranked[:_SHOWN]
+    shown += [one for one in ranked[_SHOWN:] if one.name == PAPERS]
+    errors_shown = tuple((one.name, float(f"{errors[one.name]:.2g}")) for one in shown)
     best = ranked[0]
-    return Choice(best, "smallest-predicted-error", shown, MECHANISMS[best.name].best_density())
+    density = MECHANISMS[best.name].best_density()
+    return Choice(best, "smallest-predicted-error", errors_shown, density)
 
 
 def _prefer(terms: Terms, rule: Rule) -> Choice:
     able = [
         kind
-        for kind in MECHANISMS.values()
+        for kind in (MECHANISMS[name] for name in MECHANISMS.shipped)
         if terms.neighbours in kind.relations
         and (kind.uses_delta or terms.delta == 0)
         and (kind.chooses_number or terms.fewest is None)

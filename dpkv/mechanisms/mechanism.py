@@ -251,6 +251,11 @@ class Mechanism(ABC):
         error = self._predicted_error(n_records * self.unit.shares)
         return min(1.0, error) if math.isfinite(error) else 1.0
 
+    def predicted_deviations(self, n_records: int) -> tuple[float, ...]:
+        """Return the typical error of a center in every column's own unit."""
+        off = math.sqrt(self.predicted_error(n_records)) * self._half_width
+        return tuple(off * step for step in self.grid.steps)
+
     @property
     def error_without_data(self) -> float:
         """What it would have if it learned nothing of the records."""
@@ -270,8 +275,12 @@ class Mechanism(ABC):
 
     def _noise_share(self, per: float) -> float:
         """Return the last noise's standard deviation over ``per``, of the domain's half width."""
-        half = max(1.0, self.grid.diam1 / max(1, self.grid.n_features) / 2.0)
-        return self.noises()[-1].sd / per / half
+        return self.noises()[-1].sd / per / self._half_width
+
+    @property
+    def _half_width(self) -> float:
+        """Half the domain's width in grid steps, on average over the columns."""
+        return max(1.0, self.grid.diam1 / max(1, self.grid.n_features) / 2.0)
 
     def telling_sizes(self, n_clusters: int) -> tuple[tuple[int, int], ...]:
         """Return (records, centers) of tables on which a classifier sees one record best."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 """The name that stands for the mechanism of least predicted error."""
+PAPERS = "kvariates"
+"""The paper's own mechanism: ``auto`` shows its prediction beside whichever is taken."""
 
 _HOMES: dict[str, str] = {
     "kvariates": "dpkv.mechanisms.kvariates:KVariates",
@@ -41,6 +43,8 @@ class _Names(Mapping[str, "type[Mechanism]"]):
     def __init__(self, homes: dict[str, str]) -> None:
         self._homes = homes
         self._known: dict[str, type[Mechanism]] = {}
+        self.shipped = tuple(homes)
+        """Those that come with dpkv, so that everybody has them."""
 
     def __getitem__(self, name: str) -> type[Mechanism]:
         if name not in self._known:

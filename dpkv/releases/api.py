@@ -50,8 +50,8 @@ def release(
         and an array by its exact numbers, so a part, a copy in another order or a rescaled one has
         its own budget.
     release_id : an id of your own. Asking again with it returns the same release, charged once.
-    mechanism : a name in ``dpkv.mechanisms.MECHANISMS``; or "auto", the one of least predicted
-        error, from public facts alone.
+    mechanism : "auto", the one of least predicted error, from public facts alone; or a name in
+        ``dpkv.mechanisms.MECHANISMS``: "kvariates" is the paper's.
     neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
     calibration : "certified", or "published" for the paper's own noise, which is conditional on
         the data and no end-to-end guarantee.

@@ -20,6 +20,7 @@ from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import GRID_BITS
 from dpkv.mechanisms import (
     AUTO,
+    PAPERS,
     Choice,
     Neighbours,
     Rule,
@@ -144,6 +145,9 @@ class Plan(Frozen):
         relation = as_neighbours(neighbours)
         scaled = getattr(domain, "scaled", scaled)
         chance = exact_delta("delta", delta)
+        only_the_papers = density is not None or lloyd_steps is not None
+        if mechanism == AUTO and (only_the_papers or calibration == "published"):
+            mechanism = PAPERS
         fewest, most = numbers_of_centers(k)
         check_request(mechanism, relation, iterations, chance, density, lloyd_steps, fewest)
         one_of("calibration", calibration, CALIBRATIONS)

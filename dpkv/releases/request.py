@@ -14,6 +14,7 @@ from typing import Any, TypedDict, TypeVar
 
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.domain import Bounds, Domain
+from dpkv.mechanisms.registry import AUTO
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.tables.facts import Missing, TableFacts, numeric_facts
 
@@ -52,8 +53,8 @@ class Request:
     bounds: AnyBounds
     """Low and high for all columns, one pair per column, a mapping or a ``Domain``; "private" finds
     them with a share of eps; "data" reads them off the records, which leaks."""
-    mechanism: str = "kvariates"
-    """A name of the registry, or "auto"."""
+    mechanism: str = AUTO
+    """A name of the registry; or "auto", the one of least predicted error."""
     neighbours: str = "replace-one"
     calibration: str = "certified"
     """Or "published": the paper's own noise, which nothing proves."""

@@ -116,8 +116,8 @@ RANDOMNESS = {
 }
 
 CHOICES = {
-    "smallest-predicted-error": "smallest predicted error per centre, as a share of the domain: "
-    "{predicted}",
+    "smallest-predicted-error": "smallest predicted error of a centre, as a share of half the "
+    "width of the bounds: {predicted}",
     "private-record-count": "the default where the error cannot be predicted, because the number "
     "of records is private",
     "use-for-delta": "the mechanism that can make use of delta",
@@ -265,7 +265,9 @@ def choice(plan: Plan) -> str | None:
     """Return why dpkv took the mechanism; None where it was asked for by name."""
     if plan.chosen is None:
         return None
-    shown = ", ".join(f"{one.mechanism} {one.error:g}" for one in plan.chosen.predicted)
+    shown = ", ".join(
+        f"{one.mechanism} {math.sqrt(one.error):.2g}" for one in plan.chosen.predicted
+    )
     return CHOICES[plan.chosen.rule].format(predicted=shown)
 
 
