@@ -18,9 +18,7 @@ _TRIED = (2, 3, 4, 6, 8)
 _HALF = 0.505  # of the deviation, with room for rounding
 
 
-def forecast(
-    domain: Domain, n_records: int, eps: float, k: int, gamma: float
-) -> Forecast | None:
+def forecast(domain: Domain, n_records: int, eps: float, k: int, gamma: float) -> Forecast | None:
     """Return what is predicted of a release of k centers, replace-one.
 
     None where eps is beyond what a release can have.

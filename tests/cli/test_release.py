@@ -27,6 +27,7 @@ from dpkv.releases.verify import failed
 
 SECRET = "0.31337"  # stands in every table; nothing printed may show it
 QUICK = ("--method", "randomized", "--n-est", "100")
+PAPERS = ("--mechanism", "kvariates")
 BOUNDS = "--bounds=-1,1"
 
 
@@ -67,7 +68,7 @@ def succeeded(result: subprocess.CompletedProcess[str]) -> subprocess.CompletedP
 def direct(*more: str) -> tuple[str, ...]:
     """Return options of a release; ``more`` take the place of those of the same name."""
     named = {option.partition("=")[0] for option in more}
-    usual = ("--k=2", "--data=t.csv", "--eps=1", BOUNDS)
+    usual = ("--k=2", "--data=t.csv", "--eps=1", BOUNDS, "--mechanism=kvariates")
     return (*(option for option in usual if option.partition("=")[0] not in named), *more)
 
 
@@ -152,7 +153,9 @@ def test_the_newest_calibration_counts(calibrated: Run, home: Path) -> None:
 
 
 def test_what_the_calibration_says_can_be_overridden(calibrated: Run, home: Path) -> None:
-    result = succeeded(calibrated("release", "--k=2", "--eps=0.25", "--bounds=-3,3", "--gamma=0.2"))
+    result = succeeded(
+        calibrated("release", "--k=2", "--eps=0.25", "--bounds=-3,3", "--gamma=0.2", *PAPERS)
+    )
     assert "eps = 0.25, not the calibration's 1: calibrated anew" in result.stderr
     plan = check_folder(home / "release", home)["plan"]
     assert isinstance(plan, dict)
@@ -162,7 +165,7 @@ def test_what_the_calibration_says_can_be_overridden(calibrated: Run, home: Path
 def test_k_above_the_calibration_is_calibrated_anew_and_says_so(
     calibrated: Run, home: Path
 ) -> None:
-    result = succeeded(calibrated("release", "--k=7"))
+    result = succeeded(calibrated("release", "--k=7", *PAPERS))
     assert "k = 7 is not in the calibration (k = 2, 3): calibrated anew." in result.stderr
     assert len(check_folder(home / "release", home)["clusters"]) == 7  # type: ignore[arg-type]
 
@@ -196,7 +199,7 @@ def test_a_corrupt_calibration_is_refused(contents: bytes, calibrated: Run, home
 
 def test_without_a_calibration_it_says_what_to_do(run: Run, home: Path) -> None:
     sentence = refusal(run("release", "--k=2"))
-    assert "run 'dpkv calibrate DATA --eps E' first, or give --data" in sentence
+    assert "run 'dpkv calibrate DATA --eps E' first, or give the table" in sentence
     assert [path.name for path in home.iterdir()] == ["t.csv"]
 
 
@@ -206,12 +209,16 @@ def test_without_a_calibration_it_says_what_to_do(run: Run, home: Path) -> None:
 def test_how_the_table_is_read_is_the_calibrations(option: str, calibrated: Run) -> None:
     """An option that cannot count is refused, not ignored."""
     sentence = refusal(calibrated("release", "--k=2", option))
-    assert "--data" in sentence
+    assert "belong to a table that is named" in sentence
 
 
-def test_a_calibration_with_bounds_of_the_data_leaks_on(run: Run, home: Path) -> None:
-    succeeded(run("calibrate", "t.csv", "--eps=1", "--k=2", *QUICK))
-    result = succeeded(run("release", "--k=2"))
+def test_bounds_that_a_calibration_read_from_the_data_stop_a_release(run: Run, home: Path) -> None:
+    told = succeeded(run("calibrate", "t.csv", "--eps=1", "--k=2", *QUICK))
+    assert told.stderr.startswith("warning: the bounds were read from the data, which leaks")
+    sentence = refusal(run("release", "--k=2"))
+    assert "read its bounds from the data" in sentence and "--bounds private" in sentence
+    assert charges(home) == [] and not (home / "release").exists()
+    result = succeeded(run("release", "--k=2", "--bounds=data"))
     assert "warning: the bounds were read from the data, which leaks them" in result.stderr
     assert check_folder(home / "release", home)["releasable"] is False
     succeeded(run("release", "--k=2", BOUNDS, "--out=given"))
@@ -326,9 +333,10 @@ def test_warnings_come_before_the_charge(
         patch.setattr(Ledger, "charge", refused)
         result = run("release", *direct("--eps=1000", "--k=60"))
     assert refusal(result) == "no charge"
-    large, few = result.stderr.splitlines()[:2]
+    large, few, hopeful = result.stderr.splitlines()[:3]
     assert large.startswith("warning: eps = 1000 is above 10, which promises next to nothing")
     assert few.startswith("warning: there are fewer than 100 records")
+    assert hopeful.startswith("predicted: a centre is typically off by about")
     asked = direct("--mechanism=laplace", "--dataset=people")
     assert "predicted to give centres that are no better" in run("release", *asked).stderr
     result = succeeded(run("release", *asked, "--neighbours=add-remove", "--out=2"))
@@ -701,8 +709,8 @@ def test_bad_parameters(options: list[str], sentence: str, run: Run, home: Path)
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--data=t.csv"], "--eps must be given with --data"),
-        (["--data=t.csv", "--eps=1"], "--bounds must be given with --data"),
+        (["--data=t.csv"], "--eps must be given with a table"),
+        (["--data=t.csv", "--eps=1"], "--bounds must be given with a table"),
     ],
 )
 def test_data_need_eps_and_bounds(options: list[str], sentence: str, run: Run, home: Path) -> None:
@@ -772,7 +780,7 @@ def test_help_shows_an_example_that_runs(run: Run, home: Path) -> None:
             quick = QUICK if arguments[0] == "calibrate" else ()
             succeeded(run(*arguments, *quick))
             ran.append(arguments[0])
-    assert ran == ["calibrate", "release", "verify", "simulate", "ledger", "ledger", "ledger"]
+    assert ran == ["release", "verify", "simulate", "ledger", "ledger", "ledger"]
 
 
 def test_a_table_may_lie_in_a_folder_or_in_files_named_one_by_one(run: Run, home: Path) -> None:

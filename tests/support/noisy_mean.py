@@ -22,6 +22,7 @@ from dpkv.noise import smallest_scale
 from dpkv.records.questions import Ask, ClusterSums, RecordCount, cluster_sums_step, count_step
 from dpkv.validation import positive_finite
 
+
 @MECHANISMS.register
 @dataclass(frozen=True)
 class NoisyMean(Mechanism):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 _PROGRESS = re.compile(r".*: \d+(%| s)")  # a slow machine reports progress before it refuses
-_WARNING = re.compile(r"warning: .*\.")
+_WARNING = re.compile(r"(warning|predicted): .*\.")
 
 
 def dpkv(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
