@@ -31,7 +31,7 @@ $(READY): pyproject.toml
 demo: $(READY)
 	rm -rf build/demo && mkdir -p build/demo && cp datasets/clinic_patients.csv build/demo/
 	cd build/demo && $(DPKV) calibrate clinic_patients.csv --eps 1 --k 2..5 --bounds=-10,10 --plot noise.svg
-	cd build/demo && $(DPKV) release --k 5 --mechanism auto --export-synopsis
+	cd build/demo && $(DPKV) release --k 5 --export-synopsis
 	cd build/demo && $(DPKV) verify release/release.json
 	cd build/demo && $(DPKV) audit release/release.json --quick
 	cd build/demo && $(DPKV) seed clinic_patients.csv --k 5 --repeat 10 --lloyd --seed 1 --bounds=-10,10

@@ -153,9 +153,8 @@ def test_the_newest_calibration_counts(calibrated: Run, home: Path) -> None:
 
 
 def test_what_the_calibration_says_can_be_overridden(calibrated: Run, home: Path) -> None:
-    result = succeeded(
-        calibrated("release", "--k=2", "--eps=0.25", "--bounds=-3,3", "--gamma=0.2", *PAPERS)
-    )
+    asked = ("--k=2", "--eps=0.25", "--bounds=-3,3", "--gamma=0.2", *PAPERS)
+    result = succeeded(calibrated("release", *asked))
     assert "eps = 0.25, not the calibration's 1: calibrated anew" in result.stderr
     plan = check_folder(home / "release", home)["plan"]
     assert isinstance(plan, dict)
