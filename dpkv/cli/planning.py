@@ -174,7 +174,7 @@ def as_calibrated(
         return asked, ks
     bounds = "data" if record.domain["source"] == "data" else None
     wanted = ks or tuple(row.k for row in record.rows)
-    return replace(asked, k=wanted[0], data=None, data_option=None, bounds=bounds), wanted
+    return replace(asked, k=str(wanted[0]), data=None, data_option=None, bounds=bounds), wanted
 
 
 def _newest_calibration() -> KeptCalibration:
