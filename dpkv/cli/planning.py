@@ -170,7 +170,9 @@ def as_calibrated(
     if kept is None or not asked.scale or any(value is not None for value in said):
         return asked, ks
     record = kept.record
-    if asked.table is not None and str(asked.table.resolve()) != record.data_file:
+    if asked.table is not None and [str(one.resolve()) for one in asked.table] != [
+        record.data_file
+    ]:
         return asked, ks
     bounds = "data" if record.domain["source"] == "data" else None
     wanted = ks or tuple(row.k for row in record.rows)
