@@ -37,6 +37,7 @@ PAPERS_EPS_TILDE = 19.0
 
 FAULTS = {
     "half-noise": "the noise has half the scale that the certificate needs",
+    "window-ratio": "windows are told apart by three times what the certificate allows",
     "no-smoothing": "gamma = 0: an outlier is picked for certain",
     "papers-eps-tilde": "eps~ = 19, as the paper prints for EuropeDiff",
     "float-noise": "floating-point Laplace noise instead of integers",
@@ -78,8 +79,8 @@ def plant_fault(
     )
     if name.startswith("synopsis-"):
         return Fault(name, _faulty_synopsis(name, eps, n_clusters=n_clusters, domain=domain))
-    if name == "half-noise":
-        return Fault(name, replace(sound, noise_scale=sound.noise_scale / 2.0))
+    if name in ("half-noise", "window-ratio"):
+        return Fault(name, _tell_apart(sound, with_windows=name == "window-ratio"))
     if name == "no-smoothing":
         return Fault(name, _drop_smoothing(sound))
     if name == "papers-eps-tilde":
@@ -157,6 +158,14 @@ def _faulty_synopsis(name: str, eps: Decimal, *, n_clusters: int, domain: Domain
 
 def _fields(mechanism: Synopsis) -> dict[str, Any]:
     return {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
+
+
+def _tell_apart(sound: KVariates, *, with_windows: bool) -> Algorithm0:
+    """Return noise of half the scale, or windows of three times the ratio."""
+    if not with_windows:
+        return replace(sound, noise_scale=sound.noise_scale / 2.0)
+    windows = sound.with_windows()
+    return replace(windows, density_ratio=3.0 * windows.density_ratio)
 
 
 def _drop_smoothing(sound: KVariates) -> Algorithm0:

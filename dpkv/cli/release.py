@@ -101,6 +101,7 @@ def release(
             told = [
                 ["budget", _budget_line(done)],
                 ["ledger", describe_account(charging, records.label)],
+                *_advice(settled),
             ]
             _show(done.record, told, files, job.taken)
         _warn(done.record)
@@ -177,7 +178,7 @@ def simulate(
     if asked.as_json:
         output.print_json_text(done.record.to_json())
     else:
-        _show(done.record, [["budget", "not touched"]], files, job.taken)
+        _show(done.record, [["budget", "not touched"], *_advice(settled)], files, job.taken)
     _warn(done.record)
     _tell_unused_delta(asked.delta, done.record)
 
@@ -203,12 +204,17 @@ def _check_export(export_synopsis: bool, mechanism: str) -> None:
 
 def _caution(settled: Settled) -> None:
     """Say, before anything is charged, what speaks against a release that can be carried out."""
-    from dpkv.releases.cautions import advice, cautions
+    from dpkv.releases.cautions import cautions
 
     for sentence in cautions(settled):
         _note_warning(sentence)
-    for sentence in advice(settled):
-        output.note(f"{sentence}.")
+
+
+def _advice(settled: Settled) -> list[list[str]]:
+    """Return what would serve better, as facts to show."""
+    from dpkv.releases.cautions import advice
+
+    return [["closer", sentence] for sentence in advice(settled)]
 
 
 def _budget_line(done: Release) -> str:

@@ -94,7 +94,7 @@ def check_folder(folder: Path, home: Path) -> dict[str, object]:
 
 def test_windows_and_lloyd_steps_are_released_and_verified(home: Path, run: Run) -> None:
     asked = direct("--density=window", "--lloyd-steps=2")
-    assert "density window" not in succeeded(run("release", *asked)).stderr
+    assert "density window" not in succeeded(run("release", *asked)).stdout
     record = json.loads((home / "release" / "release.json").read_text(encoding="utf-8"))
     assert record["plan"]["density"] == "window" and record["plan"]["lloyd_steps"] == 2
     assert record["mechanism"]["proof"] == record["guarantee"]["proof"] == "theorem-a-lloyd"
@@ -123,8 +123,8 @@ def test_calibrate_release_verify_in_processes(home: Path) -> None:
     assert "eps = 1, replace-one neighbours" in result.stdout
     assert "no budget is set" in result.stdout
     assert "The release is 1-differentially private: replacing any one record" in result.stdout
-    (advice,) = errors_of(result)
-    assert advice.startswith("with --density window a coordinate of a centre would typically be")
+    assert errors_of(result) == []
+    assert "with --density window a coordinate of a centre" in " ".join(result.stdout.split())
     verified = succeeded(dpkv("verify", "release/release.json", cwd=home))
     assert "pass. The release is 1-differentially private" in verified.stdout
     again = dpkv("release", "--k", "2", cwd=home)

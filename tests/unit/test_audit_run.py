@@ -165,6 +165,7 @@ def test_sound_mechanisms_hold(name):
 
 REASONS = {
     "half-noise": ["times likelier under a neighbour", "runs show eps >= ", "its steps cost 4."],
+    "window-ratio": ["times likelier under a neighbour", "its steps cost "],
     "no-smoothing": ["times likelier under a neighbour", "runs show eps >= ", "its steps cost "],
     "papers-eps-tilde": ["an output is e^20.6", "runs show eps >= "],
     "float-noise": ["draws lie on the grid: 4000 of 4000 draws are no whole numbers"],
@@ -186,7 +187,7 @@ def test_planted_faults_are_named(name):
         assert reason in told
     assert found.audit.settings.planted_fault == name
     refuted = [not check_witness(witness)[-1].passed for witness in found.witnesses.values()]
-    if name in ("half-noise", "no-smoothing", "papers-eps-tilde"):
+    if name in ("half-noise", "window-ratio", "no-smoothing", "papers-eps-tilde"):
         assert refuted == [True]
         assert verdict.lower_bound > 1
 
