@@ -52,9 +52,14 @@ class Unit:
         """Return how many shares one table has that the other has not, at most, both ways."""
         return neighbours.changed_records * self.shares
 
+    @property
+    def per(self) -> float:
+        """How many shares make one in results."""
+        return self.shares / self.worth
+
     def counted(self, shares: float) -> float:
         """Return what so many shares count in results."""
-        return shares * self.worth / self.shares
+        return shares / self.per
 
     def to_dict(self) -> dict[str, Any]:
         """Return the unit as plain JSON values."""

@@ -124,6 +124,11 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         columns=columns,
         header=header,
         missing=missing,
+        person=asked.person,
+        rows_per_person=asked.rows_per_person,
+        one_row_per_person=asked.one_row_per_person,
+        weight=asked.weight,
+        most_weight=asked.most_weight,
     )
     asked.engine_options.check()
     source = FileInput(

@@ -249,12 +249,13 @@ def _show(
     eps = f"eps = {plan.eps}" if promise.end_to_end else "none proved"
     if promise.delta != "0":
         eps += f", delta = {plan.delta}"
-    chosen = wording.choice(plan)
+    chosen, weighed = wording.choice(plan), wording.weighing(plan)
     rows = [
         *([["from", describe_taken(taken)]] if taken is not None else []),
         ["centres", f"{len(record.clusters)}, by {wording.title(record)}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
-        *([["protects", wording.PROTECTED[promise.unit]]] if promise.end_to_end else []),
+        *([["protects", wording.protects(plan, promise)]] if promise.end_to_end else []),
+        *([["rows", weighed]] if weighed else []),
         *([["why", chosen]] if chosen else []),
         ["bounds", _bounds_told(record)],
         *(["noise", _noise_told(noise, record)] for noise in record.noise),

@@ -119,6 +119,35 @@ class ReleaseOptions:
     header: options.Header = None
     scale: options.Scale = True
     missing: options.MissingRule = "refuse"
+    person: Annotated[
+        str | None,
+        typer.Option(
+            help="The column that says whose a row is: a person then counts once, whatever the "
+            "number of rows, and is what is protected.",
+        ),
+    ] = None
+    rows_per_person: Annotated[
+        int | None,
+        typer.Option(
+            help="Keep at most so many rows of a person (add-remove), in place of letting all of "
+            "them share one weight."
+        ),
+    ] = None
+    one_row_per_person: Annotated[
+        str | None,
+        typer.Option(
+            metavar="mean",
+            help="Make one row of a person's, their mean, in place of letting all of them share "
+            "one weight.",
+        ),
+    ] = None
+    weight: Annotated[
+        str | None, typer.Option(help="The column of survey weights; needs --most-weight.")
+    ] = None
+    most_weight: Annotated[
+        float | None,
+        typer.Option(help="The public upper bound of weights: larger ones are moved to it."),
+    ] = None
     memory_limit: options.MemoryLimit = 512
     engine: sharding.Engine = "local"
     scheduler: sharding.Scheduler = None

@@ -142,8 +142,8 @@ class Lloyd(Mechanism):
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of counts and of sums."""
         return (
-            Noise("cluster-count", self.count_scale, RECORDS),
-            Noise("cluster-sum-coordinate", self.sum_scale, GRID_STEPS),
+            Noise("cluster-count", self.count_scale, RECORDS, per=self.unit.per),
+            Noise("cluster-sum-coordinate", self.sum_scale, GRID_STEPS, per=self.unit.per),
         )
 
     def parameters(self) -> dict[str, Any]:

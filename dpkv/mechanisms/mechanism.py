@@ -61,18 +61,25 @@ class Noise:
     """A code."""
     scale: float
     unit: str
-    """A code of what an integer counts: grid steps, or records."""
+    """A code of what integers count: grid steps, or records."""
     distribution: Distribution = "discrete-laplace"
+    per: float = 1.0
+    """How many integers make one of that unit: the shares of a person, say."""
 
     @property
     def sd(self) -> float:
-        """The standard deviation: sqrt(2 q) / (1 - q) with q = exp(-1 / scale) for Laplace.
+        """The integers' standard deviation: sqrt(2 q) / (1 - q), q = exp(-1 / scale), for Laplace.
 
         That of a discrete Gaussian is below its scale, and equal to it but for the tiniest.
         """
         if self.scale == 0.0 or self.distribution != "discrete-laplace":
             return self.scale
         return math.sqrt(2.0 * math.exp(-1.0 / self.scale)) / -math.expm1(-1.0 / self.scale)
+
+    @property
+    def sd_in_units(self) -> float:
+        """The standard deviation of what the integers count."""
+        return self.sd / self.per
 
 
 Proof = str

@@ -100,11 +100,15 @@ class PrivateBounds:
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of the counts."""
-        return (Noise("column-histogram-bin", self.noise_scale, RECORDS),)
+        return (Noise("column-histogram-bin", self.noise_scale, RECORDS, per=self.unit.per),)
 
     def parameters(self) -> dict[str, Any]:
         """Return the description as plain JSON values."""
-        return {"n_features": self.n_features, "noise_scale": self.noise_scale}
+        return {
+            "n_features": self.n_features,
+            "noise_scale": self.noise_scale,
+            "shares": self.unit.shares,
+        }
 
     def run(self, ask: Ask, *, scaled: bool = True) -> FoundBounds:
         """Return the bounds that the noisy counts show, if they do."""

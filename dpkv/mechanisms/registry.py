@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dpkv.errors import ParameterError, UsageError
 
 if TYPE_CHECKING:
-    from dpkv.accounting import Neighbours
+    from dpkv.accounting import Neighbours, Unit
     from dpkv.grid import Grid
     from dpkv.mechanisms.mechanism import Mechanism, Terms
 
@@ -93,6 +93,7 @@ def check_request(
     density: str | None = None,
     lloyd_steps: int | None = None,
     fewest: int | None = None,
+    unit: Unit | None = None,
 ) -> None:
     """Refuse what no mechanism of that name can do, before any data are read."""
     from dpkv.validation import one_of  # noqa: PLC0415 (heavy)
@@ -119,6 +120,15 @@ def check_request(
         raise ParameterError(
             "delta", f"0 for mechanism {name!r}", f"{delta:f}", "Its guarantee is pure eps."
         )
+    if unit is not None and not unit.even and kind.needs_even_units:
+        able = " or ".join(repr(own) for own, one in MECHANISMS.items() if not one.needs_even_units)
+        raise ParameterError(
+            "mechanism",
+            f"{able} where rows may weigh less than others",
+            name,
+            "Its proof needs every record to weigh the same: leave out survey weights and "
+            "rows_per_person, and give missing values the rule refuse or fill.",
+        )
     if neighbours not in kind.relations:
         able = ", ".join(own for own, one in MECHANISMS.items() if neighbours in one.relations)
         raise ParameterError(
@@ -140,6 +150,7 @@ def for_terms(name: str, terms: Terms) -> Mechanism:
         terms.density,
         terms.lloyd_steps,
         terms.fewest,
+        terms.unit,
     )
     return MECHANISMS[name].for_terms(terms)
 

@@ -13,6 +13,7 @@ from dpkv.releases.wording import factor
 
 _WEAK_EPS = 10
 _FEW_RECORDS = 100
+_NOUNS = {"row": "records", "person": "persons"}
 
 
 def cautions(settled: Settled) -> Iterator[str]:
@@ -43,8 +44,8 @@ def _about_few(settled: Settled) -> Iterator[str]:
     plan, n_records = settled.plan, settled.n_records
     if n_records < _FEW_RECORDS:
         yield (
-            f"there are fewer than {_FEW_RECORDS} records: little but noise is to be expected of "
-            "so few"
+            f"there are fewer than {_FEW_RECORDS} {_NOUNS[plan.weighing.unit.kind]}: little but "
+            "noise is to be expected of so few"
         )
     if plan.calibration == "published":  # its noise depends on the records
         return

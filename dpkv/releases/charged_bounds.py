@@ -131,8 +131,9 @@ def _find(
 ) -> tuple[Domain | None, tuple[str, ...]]:
     plan, finder = settled.plan, settled.finder
     assert finder is not None
-    raw, share = table.raw(), plan.split.parts[0]
-    ask = Curator(raw, entropy, plan.neighbours, finder.schedule(), charged=share)
+    raw = table.raw(plan.weighing)
+    share, unit = plan.split.parts[0], finder.unit
+    ask = Curator(raw, entropy, plan.neighbours, finder.schedule(), unit=unit, charged=share)
     found = finder.run(ask, scaled=plan.scaled)
     return found.box, tuple(plan.columns[column] for column in found.unsure)
 

@@ -17,13 +17,14 @@ Code = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
 Status = Literal["proved", "conditional-published-noise", "conditional-data-bounds", "simulated"]
 """What a guarantee is worth; all but the first are none from end to end."""
 
-Unit = Literal["row"]
-"""Whose presence is hidden: one row. A person with several rows is protected for one of them."""
+Unit = Literal["row", "person"]
+"""Whose presence is hidden: one row, or one person with all rows."""
 
 Randomness = Literal["operating-system", "seeded"]
 
 Assumption = Literal[
     "person-is-one-row",
+    "person-is-all-rows-of-an-id",
     "bounds-chosen-without-data",
     "bounds-found-with-part-of-eps",
     "bounds-read-from-data",
@@ -43,7 +44,9 @@ Assumption = Literal[
 
 Unprotected = Literal[
     "record-count",
+    "person-count",
     "at-least-one-record",
+    "at-least-one-person",
     "center-count",
     "bounds",
     "bounds-paid-for",

@@ -63,7 +63,7 @@ def guarantee(plan: Plan, mechanism: Mechanism, *, simulated: bool = False) -> G
         eps=plan.eps if proved else None,
         delta=plan.delta if proved else "0",
         neighbours=plan.neighbours,
-        unit="row",
+        unit=mechanism.unit.kind,
         proof=mechanism.proof,
         bounds=plan.bounds,
         assumptions=_assumptions(plan, mechanism),
@@ -93,7 +93,7 @@ _UNPROTECTED_BOUNDS: dict[BoundsSource, Unprotected] = {
 def _assumptions(plan: Plan, mechanism: Mechanism) -> tuple[Assumption, ...]:
     """Return what the promise takes for granted."""
     return (
-        "person-is-one-row",
+        "person-is-one-row" if mechanism.unit.kind == "row" else "person-is-all-rows-of-an-id",
         _BOUNDS_ASSUMPTIONS[plan.bounds],
         "settings-chosen-without-data",
         *_rules_for_cells(plan),
@@ -121,11 +121,18 @@ def _rules_for_cells(plan: Plan) -> tuple[Assumption, ...]:
     return tuple(code for kind, code in _CELL_RULES.items() if kind in rules)
 
 
+_NUMBERS: dict[tuple[Unit, Neighbours], Unprotected] = {
+    ("row", Neighbours.REPLACE_ONE): "record-count",
+    ("row", Neighbours.ADD_REMOVE): "at-least-one-record",
+    ("person", Neighbours.REPLACE_ONE): "person-count",
+    ("person", Neighbours.ADD_REMOVE): "at-least-one-person",
+}
+
+
 def not_protected(plan: Plan) -> tuple[Unprotected, ...]:
     """Return what the release tells everyone."""
-    public_m = plan.neighbours is Neighbours.REPLACE_ONE
     facts: list[Unprotected] = [
-        "record-count" if public_m else "at-least-one-record",
+        _NUMBERS[plan.weighing.unit.kind, plan.neighbours],
         "center-count",
         _UNPROTECTED_BOUNDS[plan.bounds],
         "column-names",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,14 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from dpkv.errors import ParameterError, TableError, UsageError
 from dpkv.fingerprints import array_fingerprint, file_fingerprint, join_fingerprints
 from dpkv.grid import Grid
-from dpkv.records import ArrayRecords, Records
+from dpkv.records import Records
+from dpkv.records.persons import EVERY_ROW, RowFacts, Weighing, owners_of
 from dpkv.releases.request import Request
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.encode import Encoder
-from dpkv.tables.facts import Missing, TableFacts, numeric_facts
+from dpkv.tables.facts import Missing, TableFacts, WeightColumn, numeric_facts
 from dpkv.tables.finding import find_files
 from dpkv.tables.many import open_files
 from dpkv.tables.naming import default_names, quoted
+from dpkv.tables.person_keys import id_texts
 from dpkv.tables.store import MEMORY_LIMIT, map_rows, state_of
 from dpkv.tables.table import check_header, load
 from dpkv.types import Floats, Progress
@@ -46,21 +49,28 @@ class InputTable:
     weights: NDArray[np.int64] | None = None
     """Survey weights, in ``1 / WEIGHT_LEVELS`` of their public bound."""
 
+    @cached_property
+    def rows(self) -> RowFacts:
+        """Whose rows they are, and what is known of them beside their values. Private."""
+        keys = self.person_keys
+        persons = None if keys is None else owners_of(keys)
+        return RowFacts(len(self.values), persons, self.counts, self.weights)
+
     @property
     def n_records(self) -> int:
-        """The number of rows."""
-        return len(self.values)
+        """The number of rows, or of persons where the table names them."""
+        return self.rows.n_records
 
-    def on_grid(self, grid: Grid, workspace: str | Path) -> Records:
+    def on_grid(self, grid: Grid, workspace: str | Path, how: Weighing = EVERY_ROW) -> Records:
         """Return the records on the public grid."""
         points = map_rows(
             self.values, grid.quantise, mapped=self.mapped, workspace=workspace, dtype=np.int32
         )
-        return ArrayRecords(points)
+        return self.rows.records(points, how)
 
-    def raw(self) -> Records:
-        """Return the records in the user's units."""
-        return ArrayRecords(self.values)
+    def raw(self, how: Weighing = EVERY_ROW) -> Records:
+        """Return the records in the user's units, before means could be taken on a grid."""
+        return self.rows.records(self.values, how.shared)
 
 
 class ReadTable(Protocol):
@@ -82,10 +92,10 @@ class ReadTable(Protocol):
     def values(self) -> Floats:
         """The records in the user's units, where they are here."""
 
-    def on_grid(self, grid: Grid, workspace: str | Path) -> Records:
+    def on_grid(self, grid: Grid, workspace: str | Path, how: Weighing = EVERY_ROW) -> Records:
         """Return the records on the public grid."""
 
-    def raw(self) -> Records:
+    def raw(self, how: Weighing = EVERY_ROW) -> Records:
         """Return the records in the user's units."""
 
 
@@ -202,7 +212,14 @@ class ArrayInput:
     """Numbers in memory; a data frame lends the names of its columns."""
 
     def __init__(
-        self, data: ArrayLike, *, columns: Sequence[str] | None = None, missing: str = "refuse"
+        self,
+        data: ArrayLike,
+        *,
+        columns: Sequence[str] | None = None,
+        missing: str = "refuse",
+        persons: Sequence[object] | None = None,
+        weights: Sequence[float] | None = None,
+        weight: WeightColumn | None = None,
     ) -> None:
         rule = Missing.parse(missing)
         self._given = as_records(data) if rule.kind == "refuse" else as_numbers(data)
@@ -210,19 +227,39 @@ class ArrayInput:
         names = frame_names(data, width) if columns is None else printable_names("columns", columns)
         if len(names) != width:
             raise ParameterError("columns", f"{width} names", len(names))
-        self.facts = numeric_facts(names, missing=rule)
+        self.facts = replace(numeric_facts(names, missing=rule), weight=weight)
         self.columns = names
+        self._persons = None if persons is None else id_texts(_one_per_row("person", persons, self))
+        self._weights = None
+        if weights is not None:
+            column = [[value] for value in _one_per_row("weight", weights, self)]
+            self._weights = as_numbers(column)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._given)
 
     def check(self) -> None:
         """Refuse nothing: names come with the records or from the caller."""
 
     def read(self, progress: Progress | None = None) -> InputTable:  # noqa: ARG002
         """Return the records."""
-        if self.facts.missing.kind == "refuse":
+        plain = self._persons is None and self._weights is None
+        if self.facts.missing.kind == "refuse" and plain:
             return InputTable(self._given, self.columns, "array")
-        chunk = Chunk(self._given.astype(np.float64), 1.0, lambda row: f"record {row + 1}")
-        rows = Encoder(self.facts, Path("data"), quoted(self.columns)).encode(chunk)
-        return InputTable(rows.values, self.columns, "array", counts=rows.counts)
+        cells = self._given.astype(np.float64)
+        if self._weights is not None:
+            cells = np.column_stack([cells, self._weights])
+        chunk = Chunk(cells, 1.0, lambda row: f"record {row + 1}", persons=self._persons)
+        rows = Encoder(self.facts, Path("data"), quoted(self.facts.names)).encode(chunk)
+        return InputTable(
+            rows.values,
+            self.columns,
+            "array",
+            counts=rows.counts,
+            person_keys=rows.person_keys,
+            weights=rows.weights,
+        )
 
     def fingerprint(self, workspace: Path) -> str:
         """Return the keyed hash of the numbers as they were given."""
@@ -236,7 +273,29 @@ def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input
         return FileInput([Path(one) for one in named], request.table_facts, workspace=workspace)
     if request.header is not None:
         raise ParameterError("header", "left out for data in memory", request.header)
-    return ArrayInput(data, columns=request.columns, missing=request.missing)  # type: ignore[arg-type]
+    return ArrayInput(
+        data,  # type: ignore[arg-type]
+        columns=request.columns,
+        missing=request.missing,
+        persons=_listed("person", request.person),
+        weights=_listed("weight", request.weight),
+        weight=request.weight_facts,
+    )
+
+
+def _listed(name: str, given: str | Sequence[Any] | None) -> Sequence[Any] | None:
+    """Refuse a column's name where there are no columns to look it up in."""
+    if isinstance(given, str):
+        raise ParameterError(name, "one value per row, for data in memory", given)
+    return given
+
+
+def _one_per_row(name: str, values: Sequence[Any], table: ArrayInput) -> Sequence[Any]:
+    """Refuse another number of values than the table has rows."""
+    found = list(values) if np.ndim(values) == 1 else None
+    if found is None or len(found) != len(table):
+        raise ParameterError(name, "one value per row", "another number of them")
+    return found
 
 
 def frame_names(data: object, width: int) -> tuple[str, ...]:

@@ -29,10 +29,12 @@ from dpkv.mechanisms import (
     check_request,
 )
 from dpkv.mechanisms.mechanism import Densities
+from dpkv.records.persons import Weighing
 from dpkv.releases.canonical import digest
 from dpkv.releases.codes import Code
 from dpkv.releases.frozen import Frozen
 from dpkv.releases.table_facts import ColumnFacts, check_coordinates, facts_of
+from dpkv.releases.unit_facts import UnitFacts
 from dpkv.tables.facts import TableFacts, numeric_facts
 from dpkv.tables.naming import publishable_names
 from dpkv.validation import (
@@ -101,6 +103,8 @@ class Plan(Frozen):
     """The coordinates of a row: the columns that are used, in order; of categories each one."""
     table: tuple[ColumnFacts, ...]
     """What the columns of the table were taken for."""
+    unit: UnitFacts = UnitFacts()
+    """Whose data neighbours differ in, and what rows weigh."""
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     calibration: Literal["certified", "published"] = "certified"
     eps_tilde: float | None = None
@@ -128,6 +132,7 @@ class Plan(Frozen):
         bounds: BoundsSource,
         columns: Sequence[str],
         table: TableFacts | None = None,
+        unit: UnitFacts | None = None,
         domain: Domain | None = None,
         mechanism: str = "kvariates",
         neighbours: str = "replace-one",
@@ -143,15 +148,26 @@ class Plan(Frozen):
     ) -> Plan:
         """Check what was asked for and write it down."""
         relation = as_neighbours(neighbours)
+        unit = UnitFacts() if unit is None else unit
         scaled = getattr(domain, "scaled", scaled)
         chance = exact_delta("delta", delta)
         only_the_papers = density is not None or lloyd_steps is not None
         if mechanism == AUTO and (only_the_papers or calibration == "published"):
             mechanism = PAPERS
         fewest, most = numbers_of_centers(k)
-        check_request(mechanism, relation, iterations, chance, density, lloyd_steps, fewest)
+        check_request(
+            mechanism,
+            relation,
+            iterations,
+            chance,
+            density,
+            lloyd_steps,
+            fewest,
+            unit.weighing.unit,
+        )
         one_of("calibration", calibration, CALIBRATIONS)
         _check_published(mechanism, calibration, bounds)
+        _check_unit(unit, relation, calibration)
         if iterations is not None:
             iterations = _check_iterations(iterations)
         if lloyd_steps is not None:
@@ -165,6 +181,7 @@ class Plan(Frozen):
             delta=_plain(chance),
             columns=publishable_names(columns),
             table=facts_of(numeric_facts(columns) if table is None else table),
+            unit=unit,
             neighbours=relation,
             calibration=calibration,  # type: ignore[arg-type]
             gamma=_check_gamma(gamma),
@@ -189,8 +206,10 @@ class Plan(Frozen):
             self.density,
             self.lloyd_steps,
             self.fewest,
+            self.unit.weighing.unit,
         )
         _check_published(self.mechanism, self.calibration, self.bounds)
+        _check_unit(self.unit, self.neighbours, self.calibration)
         _check_k(self.k)
         if self.fewest is not None:
             check_range(self.fewest, self.k)
@@ -242,6 +261,11 @@ class Plan(Frozen):
             return Split(self.exact_eps, (self.exact_eps,))
         part = _bounds_part(self.exact_eps, self.bounds_share)
         return Split(self.exact_eps, (part, _EXACT.subtract(self.exact_eps, part)))
+
+    @property
+    def weighing(self) -> Weighing:
+        """How rows are weighed."""
+        return self.unit.weighing
 
     @property
     def end_to_end(self) -> bool:
@@ -359,4 +383,22 @@ def _check_published(mechanism: str, calibration: str, bounds: str) -> None:
         raise UsageError(
             "the published calibration needs bounds before it looks at the data: give them, or "
             "take them from the data."
+        )
+
+
+def _check_unit(unit: UnitFacts, neighbours: Neighbours, calibration: str) -> None:
+    """Refuse units of privacy that the relation, or published noise, does not cover."""
+    if unit.persons == "limit" and neighbours is not Neighbours.ADD_REMOVE:
+        raise ParameterError(
+            "rows_per_person",
+            "given with neighbours 'add-remove'",
+            unit.rows_per_person,
+            "How many rows are kept depends on the persons, so it cannot be public: leave it out, "
+            "and a person's rows share one weight.",
+        )
+    if calibration == "published" and unit != UnitFacts():
+        raise ParameterError(
+            "calibration",
+            "'certified' where persons are named, or rows have weights or may be ignored",
+            calibration,
         )

@@ -18,6 +18,7 @@ from dpkv.releases.inputs import Input, ReadTable
 from dpkv.releases.plan import BoundsSource, Plan, check_width
 from dpkv.releases.produce import published_eps_tilde
 from dpkv.releases.request import AnyBounds, Request
+from dpkv.releases.unit_facts import UnitFacts
 from dpkv.types import Progress, StageProgress
 from dpkv.validation import cluster_count, truth
 
@@ -61,8 +62,12 @@ class Preparation:
 def prepare_release(request: Request, source: Input) -> Preparation:
     """Check everything that can be checked before a record is read."""
     kind, domain = as_bounds(request.bounds, source.columns, scaled=request.scaled)
-    if any(column.missing.kind == "ignore" for column in source.facts.used):
-        raise ParameterError("missing", "'refuse' or 'fill:VALUE' for a release", "ignore")
+    unit = UnitFacts.of(
+        source.facts,
+        has_persons=request.person is not None,
+        rows_per_person=request.rows_per_person,
+        one_row_per_person=request.one_row_per_person,
+    )
     source.check()
     plan = Plan.of(
         k=request.k,
@@ -70,6 +75,7 @@ def prepare_release(request: Request, source: Input) -> Preparation:
         bounds=kind,
         columns=source.columns,
         table=source.facts,
+        unit=unit,
         domain=domain,
         mechanism=request.mechanism,
         neighbours=request.neighbours,

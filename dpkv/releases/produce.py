@@ -245,7 +245,7 @@ def _produce(
     draft = draft.fit(bounds.domain)
     plan, mechanism, domain = draft.settled.plan, draft.mechanism, bounds.domain
     grid = mechanism.grid
-    records = table.on_grid(grid, workspace)
+    records = table.on_grid(grid, workspace, plan.weighing)
     charged = plan.split.parts[-1] if mechanism.is_proved else None
     made = mechanism.run(curator_of(mechanism, records, entropy, charged=charged))
     released = grid.clip(made.centers) if plan.clamp else made.centers
@@ -259,6 +259,7 @@ def _produce(
             columns=table.columns,
             domain=domain,
             grid_bits=plan.grid_bits,
+            per=mechanism.unit.per,
         )
     record = draft.fill_in(
         released,

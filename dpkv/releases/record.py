@@ -63,8 +63,10 @@ class NoiseRecord(Frozen):
     distribution: Distribution
     scale: float
     unit: Code
+    """Of which ``per`` integers make one: rows have whole weights, in shares of a person."""
+    per: float
     sd: float
-    """Standard deviation, in the same unit."""
+    """Standard deviation, in that unit."""
     column_sd: tuple[float, ...] | None
     """Standard deviation in the columns' own units, for noise that counts grid steps."""
 
@@ -156,7 +158,7 @@ class ReleaseRecord(Frozen):
     bounds: BoundsRecord
     grid: GridRecord
     n_records: Annotated[int, Field(ge=1, le=MOST_RECORDS)] | None
-    """None where the relation protects it."""
+    """Rows, or persons where they are the unit; None where the relation protects it."""
     columns: tuple[str, ...]
     not_protected: tuple[Unprotected, ...]
     notes: tuple[Note, ...]
@@ -253,6 +255,7 @@ def _noise_record(noise: Noise, grid: Grid) -> NoiseRecord:
         distribution=noise.distribution,
         scale=noise.scale,
         unit=noise.unit,
-        sd=noise.sd,
-        column_sd=tuple(noise.sd * step for step in grid.steps) if in_steps else None,
+        per=noise.per,
+        sd=noise.sd_in_units,
+        column_sd=tuple(noise.sd_in_units * step for step in grid.steps) if in_steps else None,
     )

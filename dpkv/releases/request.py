@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from typing import Any, TypedDict, TypeVar
 
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.domain import Bounds, Domain
 from dpkv.mechanisms.registry import AUTO
+from dpkv.errors import ParameterError
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
-from dpkv.tables.facts import Missing, TableFacts, numeric_facts
+from dpkv.tables.facts import Missing, TableFacts, WeightColumn, numeric_facts
 
 AnyBounds = Bounds | Domain | str
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -39,6 +40,11 @@ class Options(TypedDict, total=False):
     columns: Sequence[str] | None
     header: bool | None
     missing: str
+    person: str | Sequence[object] | None
+    rows_per_person: int | None
+    one_row_per_person: str | None
+    weight: str | Sequence[float] | None
+    most_weight: float | None
 
 
 @dataclass(frozen=True)
@@ -76,12 +82,48 @@ class Request:
     missing: str = "refuse"
     """What a cell becomes that holds no number: "refuse" the table; "fill:VALUE"; or "ignore", with
     which the row is there and counts for nothing."""
+    person: str | Sequence[object] | None = None
+    """Whose a row is: the name of a file's column, or one id per row. A person then counts once,
+    whatever the number of rows, and is what neighbours differ in."""
+    rows_per_person: int | None = None
+    """Keep at most so many rows of a person, in place of letting all of them share one weight."""
+    one_row_per_person: str | None = None
+    """"mean": make one row of a person's, in place of letting all of them share one weight."""
+    weight: str | Sequence[float] | None = None
+    """Survey weights: the name of a file's column, or one number per row."""
+    most_weight: float | None = None
+    """Their public bound: larger weights are moved to it."""
 
     @property
     def table_facts(self) -> TableFacts:
         """What a file's columns are taken for."""
         rule = Missing.parse(self.missing)
-        return numeric_facts(self.columns, header=self.header, missing=rule)
+        facts = numeric_facts(self.columns, header=self.header, missing=rule)
+        return replace(facts, person=self._name("person"), weight=self.weight_facts)
+
+    @property
+    def weight_facts(self) -> WeightColumn | None:
+        """What the column of weights is taken for. A weight that is missing is never made up."""
+        if (self.weight is None) != (self.most_weight is None):
+            raise ParameterError(
+                "most_weight",
+                "given with a weight, and only then",
+                self.most_weight,
+                "It is the public upper bound of all weights.",
+            )
+        if self.weight is None or self.most_weight is None:
+            return None
+        ignores = Missing.parse(self.missing).kind == "ignore"
+        name = self.weight if isinstance(self.weight, str) else "weight"
+        return WeightColumn(
+            name, float(self.most_weight), Missing("ignore" if ignores else "refuse")
+        )
+
+    def _name(self, option: str) -> str | None:
+        value = getattr(self, option)
+        if value is not None and not isinstance(value, str):
+            raise ParameterError(option, "the name of a column of the file", type(value).__name__)
+        return value
 
 
 def fills_request(function: Function) -> Function:

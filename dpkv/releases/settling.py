@@ -127,6 +127,7 @@ def terms_of(plan: Plan, grid: Grid, n_records: int) -> Terms:
         density=plan.density,
         lloyd_steps=plan.lloyd_steps,
         fewest=plan.fewest,
+        unit=plan.weighing.unit,
     )
 
 
@@ -135,7 +136,10 @@ def bounds_mechanism(plan: Plan) -> PrivateBounds | None:
     if plan.bounds != "private":
         return None
     return PrivateBounds.calibrate(
-        plan.split.parts[0], n_features=len(plan.columns), neighbours=plan.neighbours
+        plan.split.parts[0],
+        n_features=len(plan.columns),
+        neighbours=plan.neighbours,
+        unit=plan.weighing.unit_before_grid,
     )
 
 

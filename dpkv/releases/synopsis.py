@@ -76,6 +76,8 @@ class PrivateSynopsis(Frozen):
     """Noisy sums of where records are in their cell, 4096 being half a side."""
     count_scale: _Scale
     offset_scale: _Scale
+    per: Annotated[float, Field(gt=0, le=LARGEST_WHOLE, allow_inf_nan=False)] = 1.0
+    """How many of the counts make one record: the shares of a person, say."""
 
     @classmethod
     def of(
@@ -87,6 +89,7 @@ class PrivateSynopsis(Frozen):
         columns: tuple[str, ...],
         domain: Domain,
         grid_bits: int,
+        per: float,
     ) -> PrivateSynopsis:
         """Write private cells down."""
         matrix, offsets = cells.space.matrix, cells.offsets
@@ -105,6 +108,7 @@ class PrivateSynopsis(Frozen):
             offsets=None if offsets is None else tuple(map(tuple, offsets.tolist())),
             count_scale=cells.count_scale,
             offset_scale=cells.offset_scale,
+            per=per,
         )
 
     @model_validator(mode="after")
@@ -187,7 +191,7 @@ class PrivateSynopsis(Frozen):
     @property
     def weights(self) -> Float64s:
         """How many records every point stands for."""
-        return self.weighted_points().weights
+        return np.asarray(self.weighted_points().weights / self.per)
 
     def cluster(
         self, k: SupportsIndex, *, rng: np.random.Generator | int | None = None

@@ -276,6 +276,7 @@ class _Verification:
         _must(own == told, "the synopsis is of another release")
         _must(found.visibility == record.visibility, "the synopsis's visibility is misstated")
         _must(found.grid_bits == record.plan.grid_bits, "the synopsis is on another grid")
+        _must(found.per == mechanism.unit.per, "the synopsis counts in other shares")
         fault = mechanism.find_fault_in(found.cells)
         if fault is not None:
             raise _WrongError(fault)

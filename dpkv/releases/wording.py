@@ -36,15 +36,30 @@ STATEMENTS = {
 """By the status of a guarantee."""
 
 CHANGES = {
-    "replace-one": "replacing any one record by any other",
-    "add-remove": "adding or removing any one record",
+    ("row", "replace-one"): "replacing any one record by any other",
+    ("row", "add-remove"): "adding or removing any one record",
+    ("person", "replace-one"): "replacing all rows of any one person",
+    ("person", "add-remove"): "adding or removing any one person, with all rows",
 }
-"""What may change between neighbours."""
+"""What may change between neighbours, by the unit of privacy."""
 
-PROTECTED = {"row": "one row; a person with several rows is protected for one of them"}
+PROTECTED = {
+    "row": "one row; a person with several rows is protected for one of them",
+    "person": "one person",
+}
 """By the unit of privacy."""
 
+WEIGHINGS = {
+    "share": "a person counts once: all rows of a person share one weight",
+    "limit": "at most {rows} rows of a person count, the first ones",
+    "mean": "a person counts once: as the mean of the person's rows",
+}
+"""How rows of persons are weighed."""
+WEIGHTS = "survey weights by column {column}, at most {most:g}"
+
 ASSUMPTIONS = {
+    "person-is-all-rows-of-an-id": "a person is all rows with one id: somebody with several ids is "
+    "protected for one of them, and a row without an id is a person of its own",
     "person-is-one-row": "a person is one row: a person with several rows is protected for one of "
     "them",
     "bounds-chosen-without-data": "the bounds were chosen without looking at the data",
@@ -80,6 +95,8 @@ ASSUMPTIONS = {
 
 NOT_PROTECTED = {
     "record-count": "the number of records",
+    "person-count": "the number of persons",
+    "at-least-one-person": "that there is at least one person",
     "at-least-one-record": "that there is at least one record",
     "center-count": "the number of centres",
     "bounds": "the bounds",
@@ -177,6 +194,13 @@ PARTS = {
 }
 """The parts of the mechanisms that come with dpkv."""
 
+PARTS_OF_PERSONS = {
+    "record-count": "the number of persons",
+    "records": "persons",
+    "block-centers": "the sum of the centres of blocks of persons",
+}
+"""Where what is counted are persons."""
+
 _LAST_POWER = 700.0
 """e^eps is a float up to here."""
 
@@ -207,7 +231,7 @@ def explain(record: ReleaseRecord) -> Explanation:
         title=title(record),
         statement=statement(promise),
         warnings=warnings(record),
-        protects=PROTECTED[promise.unit],
+        protects=protects(record.plan, promise),
         why=why(record),
         chosen=choice(record.plan),
         steps=tuple(step_words(step, record) for step in record.steps),
@@ -227,9 +251,26 @@ def statement(promise: Guarantee) -> str:
     return template.format(
         eps=promise.eps,
         delta=promise.delta,
-        change=CHANGES[promise.neighbours.value],
+        change=CHANGES[promise.unit, promise.neighbours.value],
         factor=factor(promise.eps),
     )
+
+
+def protects(plan: Plan, promise: Guarantee) -> str:
+    """Return what is protected, and how it is told apart."""
+    column = plan.unit.person_column
+    named = "" if column is None else f" (column {column})"
+    return PROTECTED[promise.unit] + named
+
+
+def weighing(plan: Plan) -> str | None:
+    """Return how rows are weighed; None where each counts one."""
+    unit, told = plan.unit, []
+    if unit.persons is not None:
+        told.append(WEIGHINGS[unit.persons].format(rows=unit.rows_per_person))
+    if unit.weight_column is not None:
+        told.append(WEIGHTS.format(column=unit.weight_column, most=unit.most_weight))
+    return "; ".join(told) or None
 
 
 def factor(eps: str) -> str:
@@ -290,7 +331,8 @@ def part(code: str, record: ReleaseRecord) -> str:
     """Return what a code of the record's mechanism stands for; the code where nobody says."""
     kind = _kind(record)
     own = {} if kind is None else kind.words
-    return own.get(code) or PARTS.get(code, code)
+    of_persons = PARTS_OF_PERSONS if record.plan.unit.persons in ("share", "mean") else {}
+    return own.get(code) or of_persons.get(code) or PARTS.get(code, code)
 
 
 def _kind(record: ReleaseRecord) -> type[Mechanism] | None:

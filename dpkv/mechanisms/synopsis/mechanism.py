@@ -272,21 +272,23 @@ class Synopsis(Mechanism):
 
     def noises(self) -> tuple[Noise, ...]:
         """Return the noise of every part."""
+        per = self.unit.per
         found = [
-            Noise("cell-test", self.tree_scale, RECORDS),
-            Noise("cell-count", self.count_scale, RECORDS),
-            Noise("residual-norm-bin", self.norm_scale, RECORDS),
+            Noise("cell-test", self.tree_scale, RECORDS, per=per),
+            Noise("cell-count", self.count_scale, RECORDS, per=per),
+            Noise("residual-norm-bin", self.norm_scale, RECORDS, per=per),
             Noise(
                 "residual-sum-coordinate",
                 self.sum_scale,
                 CLIP_RADII,
                 "discrete-gaussian" if self.delta_spent > 0 else "discrete-laplace",
+                per=per,
             ),
         ]
         if self.mean_scale is not None:
-            found.insert(2, Noise("cell-place", self.mean_scale, CLIP_RADII))
+            found.insert(2, Noise("cell-place", self.mean_scale, CLIP_RADII, per=per))
         if self.root_scale is not None:
-            found.insert(0, Noise("record-count", self.root_scale, RECORDS))
+            found.insert(0, Noise("record-count", self.root_scale, RECORDS, per=per))
         return tuple(found)
 
     def parameters(self) -> dict[str, Any]:
