@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dpkv.accounting import Unit
 from dpkv.domain import Box, Domain
 from dpkv.errors import ParameterError
 from dpkv.mechanisms import (
@@ -32,6 +33,7 @@ from dpkv.records.questions.question import Records
 from dpkv.types import Integers
 
 _WIDE = 10
+_ROWS_OF_A_PERSON = 6
 PAPERS_EPS_TILDE = 19.0
 """What the paper's table prints for EuropeDiff at eps = 1, k = 2."""
 
@@ -45,6 +47,7 @@ FAULTS = {
     "synopsis-sensitivity": "a synopsis counts a replaced record once instead of twice",
     "synopsis-radius": "a synopsis reads its clip radii from the records",
     "synopsis-decay": "a synopsis forgets that scores fall with depth",
+    "weights-above-person": "the rows of a person weigh one person each, not one together",
 }
 
 
@@ -77,7 +80,7 @@ def plant_fault(
     sound = KVariates.calibrate(
         eps, n_records=n_records, n_clusters=n_clusters, grid=grid, gamma=gamma
     )
-    if name.startswith("synopsis-"):
+    if name.startswith("synopsis-") or name == "weights-above-person":
         return Fault(name, _faulty_synopsis(name, eps, n_clusters=n_clusters, domain=domain))
     if name in ("half-noise", "window-ratio"):
         return Fault(name, _tell_apart(sound, with_windows=name == "window-ratio"))
@@ -143,6 +146,15 @@ class _NoDecay(Synopsis):
         return _NoDecayTest(self.tree_scale, self.decay, self.floor, self.levels)
 
 
+@dataclass(frozen=True)
+class _HeavyUnit(Unit):
+    """Persons of several rows, each of which weighs what a person may; the price is for one."""
+
+    def changed(self, neighbours: Neighbours) -> int:
+        """Return what changes where a person weighs one."""
+        return neighbours.changed_records
+
+
 def _faulty_synopsis(name: str, eps: Decimal, *, n_clusters: int, domain: Domain) -> Synopsis:
     grid, relation = domain.grid(), Neighbours.REPLACE_ONE
     sound = Synopsis.calibrate(eps, n_clusters=n_clusters, grid=grid, neighbours=relation)
@@ -150,6 +162,8 @@ def _faulty_synopsis(name: str, eps: Decimal, *, n_clusters: int, domain: Domain
         return _DataRadius(**_fields(sound))
     if name == "synopsis-decay":
         return _NoDecay(**_fields(sound))
+    if name == "weights-above-person":
+        return replace(sound, unit=_HeavyUnit("person", _ROWS_OF_A_PERSON))
     once = Synopsis.calibrate(
         eps, n_clusters=n_clusters, grid=grid, neighbours=Neighbours.ADD_REMOVE
     )

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from dpkv import __version__
 from dpkv.errors import UsageError
+from dpkv.releases.codes import Unit
 from dpkv.releases.frozen import Frozen
 from dpkv.releases.record import software_versions
 
@@ -28,6 +29,9 @@ class Subject(Frozen):
     assumptions: tuple[str, ...]
     eps: str
     neighbours: str
+    unit: Unit
+    """What neighbours differ in: a row, or all rows of a person."""
+    protects: str
     n_records: int | None
     """None in a public audit where the relation protects it."""
     n_features: int

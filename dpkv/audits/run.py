@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dpkv.accounting import ROW
 from dpkv.accounting.exact import float_above
 from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import Fault, plant_fault
@@ -61,6 +62,8 @@ class Job:
     domain: Domain
     plan: Plan
     ks: tuple[int, ...]
+    n_persons: int | None = None
+    """Where the plan is for persons: how many there are."""
     release: ReleaseRecord | None = None
     vouched_by: tuple[str, ...] = ()
     """Who vouches for the release's record."""
@@ -89,6 +92,16 @@ class Job:
         """The eps that is claimed."""
         return self.plan.exact_eps
 
+    @property
+    def n_records(self) -> int:
+        """The number of rows, or of persons."""
+        return len(self.values) if self.n_persons is None else self.n_persons
+
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether every row is a record of its own, of the same weight."""
+        return self.plan.weighing.unit == ROW
+
 
 @dataclass(frozen=True, eq=False)
 class Audited:
@@ -109,7 +122,7 @@ def run_audit(job: Job) -> Audited:
     job.progress("conformance", 0.0)
     entropy: Callable[[], Entropy] = OperatingSystemEntropy
     if fault is not None:
-        entropy = fault(len(job.values), job.ks[0]).entropy
+        entropy = fault(job.n_records, job.ks[0]).entropy
     conforming = conformance_tests(entropy, runs=4_000 if job.quick else 20_000)
     rows = _utility(job, calibration)
     found = Audit(
@@ -149,13 +162,13 @@ def _fault(job: Job) -> Planter | None:
             gamma=job.plan.gamma,
         )
 
-    plant(len(job.values), job.ks[0])  # refuses an unknown name at once
+    plant(job.n_records, job.ks[0])  # refuses an unknown name at once
     return plant
 
 
 def _mechanism(job: Job, fault: Planter | None, k: int, n_records: int | None = None) -> Mechanism:
     """Return the audited mechanism for k centers: the release's own, the planned, or a faulty."""
-    m = len(job.values) if n_records is None else n_records
+    m = job.n_records if n_records is None else n_records
     if fault is not None:
         return fault(m, k).mechanism
     own = job.release is not None and n_records is None and k == job.plan.k
@@ -182,7 +195,7 @@ def _worst_cases(
         mechanism = _mechanism(job, fault, k)
         if isinstance(mechanism, Algorithm0):
             found = worst_case_loss(
-                mechanism, len(job.values), job.domain, job.eps, job.effort, public=public
+                mechanism, job.n_records, job.domain, job.eps, job.effort, public=public
             )
             losses.append(found[0])
             witnesses[found[0].witness_file or ""] = found[1]
@@ -197,8 +210,8 @@ def _known_ks(job: Job) -> tuple[int, ...]:
 def _data_losses(job: Job, fault: Planter | None) -> tuple[DataLoss, ...]:
     """Return losses on the curator's records: of the release, or of the first and last k."""
     found: list[DataLoss] = []
-    if job.plan.neighbours is Neighbours.ADD_REMOVE:  # these losses are of replaced records
-        return ()
+    if job.plan.neighbours is Neighbours.ADD_REMOVE or not job.is_of_rows:
+        return ()  # these losses are of replaced rows
     judged = _known_ks(job)
     ks = (job.plan.k,) if job.release is not None else (judged[0], judged[-1])
     for k in dict.fromkeys(ks):
@@ -232,7 +245,9 @@ def _sample_bounds(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
 
     found = list(sampled_bounds(describe, k, job.eps, job.effort))
     replaced = job.plan.neighbours is Neighbours.REPLACE_ONE
-    others = MECHANISMS if replaced and not job.quick and fault is None else ()
+    known = MECHANISMS if replaced and not job.quick and fault is None else {}
+    even = job.plan.weighing.unit.even
+    others = [name for name, kind in known.items() if even or not kind.needs_even_units]
     for done, name in enumerate(others):
         job.progress("sampled bounds", (1 + done) / (1 + len(others)))
         if name != job.plan.mechanism:
@@ -243,7 +258,13 @@ def _sample_bounds(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
 def _calibrator(job: Job, name: str) -> Calibrator:
     grid = job.domain.grid(job.plan.grid_bits)
     return lambda n_records, n_clusters: calibrate_mechanism(
-        name, job.eps, n_records=n_records, n_clusters=n_clusters, grid=grid, gamma=job.plan.gamma
+        name,
+        job.eps,
+        n_records=n_records,
+        n_clusters=n_clusters,
+        grid=grid,
+        gamma=job.plan.gamma,
+        unit=job.plan.weighing.unit,
     )
 
 
@@ -282,7 +303,8 @@ def _verdict(
     if mechanism.is_proved and mechanism.cost() > job.eps:
         reasons.append(f"its steps cost {float(mechanism.cost()):.4g}, more than claimed")
     holds = not reasons
-    claim = f"eps = {job.plan.eps} ({job.plan.neighbours.value})"
+    unit = "" if job.is_of_rows else f", one {job.plan.weighing.unit.kind}"
+    claim = f"eps = {job.plan.eps} ({job.plan.neighbours.value}{unit})"
     return Verdict(
         holds=holds,
         headline=_say_not_violated(job, claim) if holds else f"The claim {claim} is violated",
@@ -345,7 +367,7 @@ def _calibration_rows(calibration: Calibration) -> tuple[CalibrationRow, ...]:
 
 
 def _utility(job: Job, calibration: Calibration) -> tuple[UtilityRow, ...]:
-    if not job.utility:
+    if not job.utility or not job.is_of_rows:  # rivals know nothing of persons and weights
         return ()
     figures = {row.k: row.published.eps_tilde for row in calibration.rows}
     return compare(
@@ -402,7 +424,9 @@ def _subject(job: Job) -> Subject:
         assumptions=wording.assumptions(promise),
         eps=job.plan.eps,
         neighbours=job.plan.neighbours.value,
-        n_records=len(job.values),
+        unit=promise.unit,
+        protects=wording.protects(job.plan, promise),
+        n_records=job.n_records,
         n_features=len(job.columns),
         columns=job.columns,
         bounds=job.plan.bounds,

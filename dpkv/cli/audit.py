@@ -73,8 +73,8 @@ def audit(
         str | None,
         typer.Option(
             help="Self-test: plant a fault that must be reported: half-noise, no-smoothing, "
-            "papers-eps-tilde, float-noise, swapped-split, synopsis-sensitivity, synopsis-radius "
-            "or synopsis-decay."
+            "papers-eps-tilde, float-noise, swapped-split, synopsis-sensitivity, synopsis-radius, "
+            "synopsis-decay or weights-above-person."
         ),
     ] = None,
     gamma: Annotated[float | None, typer.Option(help="Smoothing of the D^2 picks.")] = None,
@@ -158,7 +158,7 @@ def audit(
     if record is None:
         asked, ks = as_calibrated(asked, ks)
         plan, records, dataset = plan_release(asked).read()
-        plan = settle(plan, len(records.values)).plan
+        plan = settle(plan, records.n_records).plan
     else:
         records, dataset = _table_of(record, data, header, memory_limit)
         plan = record.plan
@@ -175,7 +175,8 @@ def audit(
                 label=records.label,
                 domain=_domain(plan, records, record),
                 plan=plan,
-                ks=_counts(ks, record, len(records.values)),
+                ks=_counts(ks, record, records.n_records),
+                n_persons=None if plan.unit.persons is None else records.n_records,
                 release=record,
                 vouched_by=vouched_by,
                 seed=seed,
@@ -238,7 +239,10 @@ def _table_of(
         if charged not in (None, calibration.data_fingerprint):
             raise UsageError(_OTHER_TABLE)  # before a cell of it is complained of
     facts = TableFacts(
-        tuple(column.column for column in record.plan.table), dialect=Dialect(header=header)
+        tuple(column.column for column in record.plan.table),
+        person=record.plan.unit.person_column,
+        weight=record.plan.unit.weight_facts,
+        dialect=Dialect(header=header),
     )
     source = FileInput(
         data,
@@ -253,7 +257,7 @@ def _table_of(
     changed = calibration is not None and calibration.data_fingerprint != dataset
     if changed or charged not in (None, dataset):
         raise UsageError(_OTHER_TABLE)
-    if record.n_records not in (None, len(records.values)):
+    if record.n_records not in (None, records.n_records):
         raise UsageError("the release has another number of records: give its table by --data.")
     return records, dataset
 
@@ -306,6 +310,7 @@ def _show(result: Audit, folder: Path) -> None:
     rows = [
         ["verdict", "HOLDS, as far as was tried" if verdict.holds else "VIOLATED"],
         ["claimed", f"eps = {verdict.claimed_eps:g}, {result.subject.neighbours} neighbours"],
+        ["protects", result.subject.protects],
         ["shown", _shown(verdict)],
     ]
     if (who := result.subject.vouched_by) is not None:

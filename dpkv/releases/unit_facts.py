@@ -9,7 +9,7 @@ from pydantic import model_validator
 from dpkv.errors import ParameterError
 from dpkv.records.persons import Rule, Weighing
 from dpkv.releases.frozen import Frozen
-from dpkv.tables.facts import TableFacts
+from dpkv.tables.facts import Missing, TableFacts, WeightColumn
 from dpkv.validation import one_of, printable_names
 
 
@@ -84,6 +84,14 @@ class UnitFacts(Frozen):
     def weighing(self) -> Weighing:
         """How rows are weighed."""
         return Weighing(self.persons, self.rows_per_person, self.most_weight, self.may_ignore)
+
+    @property
+    def weight_facts(self) -> WeightColumn | None:
+        """What the column of weights was taken for."""
+        if self.weight_column is None or self.most_weight is None:
+            return None
+        rule = Missing("ignore" if self.may_ignore else "refuse")
+        return WeightColumn(self.weight_column, self.most_weight, rule)
 
     @property
     def account(self) -> str:

@@ -195,6 +195,8 @@ def _subject() -> Subject:
         assumptions=_ASSUMPTIONS,
         eps="1",
         neighbours="replace-one",
+        unit="row",
+        protects="one row; a person with several rows is protected for one of them",
         n_records=20000,
         n_features=2,
         columns=("east_km", "north_km"),

@@ -173,6 +173,7 @@ REASONS = {
     "synopsis-sensitivity": ["runs show eps >= ", "claimed 2", "its steps cost 1.9"],
     "synopsis-radius": ["runs show eps >= ", "claimed 2"],
     "synopsis-decay": ["runs show eps >= ", "claimed 2"],
+    "weights-above-person": ["runs show eps >= ", "claimed 2"],
 }
 
 

@@ -25,8 +25,13 @@ from dpkv.audits.report.utility import rivals_section, utility_section
 from dpkv.audits.results import Audit, Subject, Verdict, vouched_words
 
 _RELATIONS = {
-    "replace-one": "one record is replaced by any other; the number of records is public",
-    "add-remove": "one record is added or removed; the number of records is protected as well",
+    ("row", "replace-one"): "one record is replaced by any other; the number of records is public",
+    ("row", "add-remove"): "one record is added or removed; the number of records is protected as "
+    "well",
+    ("person", "replace-one"): "all rows of one person are replaced; the number of persons is "
+    "public, that of rows is not",
+    ("person", "add-remove"): "one person is added or removed, with all rows; the number of "
+    "persons is protected as well",
 }
 _BOUNDS = {
     "given": "given in numbers, taken as public",
@@ -95,11 +100,14 @@ def _subtitle(audit: Audit) -> str:
     return audited if release is None else f"release {release} · {audited}"
 
 
+_NOUNS = {"row": "records", "person": "persons"}
+
+
 def _size(subject: Subject) -> str:
     columns = "1 column" if subject.n_features == 1 else f"{count(subject.n_features)} columns"
     if subject.n_records is None:
-        return f"{columns}; the number of records is protected"
-    return f"{count(subject.n_records)} records, {columns}"
+        return f"{columns}; the number of {_NOUNS[subject.unit]} is protected"
+    return f"{count(subject.n_records)} {_NOUNS[subject.unit]}, {columns}"
 
 
 def _banners(audit: Audit) -> tuple[Banner, ...]:
@@ -125,7 +133,8 @@ def _verdict(audit: Audit) -> VerdictCard:
         ("Released", _release_words(subject)),
         *vouched,
         (_promise(audit), subject.statement),
-        ("Neighbours", _relation(subject.neighbours)),
+        ("Neighbours", _relation(subject)),
+        ("Protects", subject.protects),
         ("Mechanism", subject.title),
         ("Bounds", _BOUNDS[subject.bounds]),
         ("Accuracy", _utility(audit)),
@@ -168,9 +177,9 @@ def _release_words(subject: Subject) -> str:
     return f"{count(centers)} {'centre' if centers == 1 else 'centres'} of {_size(subject)}"
 
 
-def _relation(neighbours: str) -> str:
-    meaning = _RELATIONS.get(neighbours)
-    return neighbours if meaning is None else f"{neighbours}: {meaning}"
+def _relation(subject: Subject) -> str:
+    meaning = _RELATIONS.get((subject.unit, subject.neighbours))
+    return subject.neighbours if meaning is None else f"{subject.neighbours}: {meaning}"
 
 
 def _gauge(verdict: Verdict) -> Gauge:

@@ -79,11 +79,15 @@ class TreeTest:
 
     def cost(self, neighbours: Neighbours, unit: Unit = ROW) -> Decimal:
         """Return what the tree costs, rounded up."""
-        return _certified(self, neighbours, unit.shares)
+        return _certified(self, neighbours, _most_shares(unit))
 
     def rough_cost(self, neighbours: Neighbours, unit: Unit = ROW) -> Decimal:
         """Return about what the tree costs, to search with."""
-        return _price(self, neighbours, unit.shares, _ROUGH)
+        return _price(self, neighbours, _most_shares(unit), _ROUGH)
+
+
+def _most_shares(unit: Unit) -> int:
+    return unit.changed(Neighbours.ADD_REMOVE)
 
 
 @lru_cache(maxsize=64)
