@@ -173,6 +173,7 @@ REASONS = {
     "synopsis-sensitivity": "its steps cost 1.9",
     "synopsis-radius": "runs show eps",
     "synopsis-decay": "runs show eps",
+    "weights-above-person": "runs show eps",
 }
 
 
