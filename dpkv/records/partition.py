@@ -14,6 +14,7 @@ from dpkv.records.questions.tree import Tree
 from dpkv.types import Integers
 
 _PARTS = 16
+_BITS = 63  # of a key and a weight together
 _MOST_INDEX_BITS = 16
 _LEAF_INDEX_BITS = 12
 _ROWS_AN_ENTRY_BITS = 4  # of the index: so many rows, in powers of two
@@ -32,9 +33,10 @@ class Partition:
         kernels.over_blocks(all_keys, _PARTS, points.size, *arrays, _PARTS)
         self._before = np.empty(0, np.int64)
         if weights.size:
-            order = keys.argsort()
-            keys = keys[order]
-            self._before = np.concatenate([[0], weights[order].cumsum()])
+            keys, weights = _sorted_with(keys, weights, plan.depth)
+            self._before = np.empty(len(weights) + 1, np.int64)
+            self._before[0] = 0
+            np.cumsum(weights, out=self._before[1:])
         else:
             keys.sort()
         self._keys = keys
@@ -78,6 +80,25 @@ class Partition:
         found = np.empty((len(leaves), width), np.int64)
         found[order] = sums.sum(axis=0)
         return found
+
+
+def _sorted_with(
+    keys: NDArray[np.int64], weights: NDArray[np.int64], depth: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return keys in ascending order, and the weights that go with them.
+
+    Together in one integer, where both fit, they are sorted several times faster.
+    """
+    bits = int(weights.max(initial=0)).bit_length()
+    if depth + bits >= _BITS:
+        order = keys.argsort()
+        return keys[order], weights[order]
+    keys <<= bits
+    keys |= weights
+    keys.sort()
+    own = keys & ((1 << bits) - 1)
+    keys >>= bits
+    return keys, own
 
 
 def map_points(block: Block, space: PublicMap) -> Integers:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpkv import kernels
 from dpkv.accounting import PERSON, PERSON_SHARES, ROW, Unit
 from dpkv.errors import ParameterError
 from dpkv.kernels import compiled
@@ -31,6 +32,7 @@ from dpkv.validation import whole_number
 Keys = NDArray[np.uint64]
 Rule = Literal["share", "limit", "mean"]
 _FIRST_SLOTS = 1 << 12
+_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -139,22 +141,29 @@ class RowFacts:
         return np.ones(self.n_rows, np.bool_) if self.counts is None else self.counts
 
     def _first_rows(self, counts: NDArray[np.bool_], most: int) -> NDArray[np.int64]:
-        assert self.persons is not None
-        found = np.empty(self.n_rows, np.int64)
-        _keep_first(
-            self.persons.numbers, counts, most, np.zeros(self.persons.count, np.int32), found
-        )
-        return found
+        places, _ = self._places(counts)
+        return (counts & (places < most)).astype(np.int64)
 
     def _shares(self, counts: NDArray[np.bool_], shares: int) -> NDArray[np.int64]:
         assert self.persons is not None
-        n_persons, found = self.persons.count, np.empty(self.n_rows, np.int64)
-        rows = np.zeros(n_persons, np.int64)
-        total = np.zeros(n_persons if self.weights is not None else 0, np.int64)
-        weights = NO_WEIGHTS if self.weights is None else self.weights
-        _add_up(self.persons.numbers, counts, weights, rows, total)
-        _share_out(self.persons.numbers, counts, rows, total, shares, found)
+        places, rows = self._places(counts)
+        whole = NO_WEIGHTS
+        if self.weights is not None:
+            whole = np.zeros(self.persons.count, np.int64)
+            _add_up(self.persons.numbers, counts, self.weights, whole)
+            whole //= np.maximum(rows, 1)
+        found = np.empty(self.n_rows, np.int64)
+        arrays = self.persons.numbers, counts, places, rows, whole, shares, found
+        kernels.over_blocks(_share_out, _PARTS, self.n_rows, *arrays, _PARTS)
         return found
+
+    def _places(self, counts: NDArray[np.bool_]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return how many rows of its person count before each, and of each person in all."""
+        assert self.persons is not None
+        places = np.empty(self.n_rows, np.int32)
+        rows = np.zeros(self.persons.count, np.int32)
+        _put_in_order(self.persons.numbers, counts, rows, places)
+        return places, rows
 
 
 def owners_of(keys: Keys) -> Owners:
@@ -164,7 +173,8 @@ def owners_of(keys: Keys) -> Owners:
     with the number of rows and persons, and nothing is sorted.
     """
     numbers = np.empty(len(keys), np.int32)
-    return Owners(numbers, int(_number(np.ascontiguousarray(keys), numbers, _FIRST_SLOTS)))
+    found = np.ascontiguousarray(keys, dtype=np.uint64).view(np.int64)
+    return Owners(numbers, int(_number(found, numbers, _FIRST_SLOTS)))
 
 
 def mean_rows(
@@ -188,75 +198,70 @@ def mean_rows(
 @compiled
 def _number(keys, numbers, n_slots):  # type: ignore[no-untyped-def]
     """Number the distinct keys in the order in which they first come; return how many there are."""
-    slots, held = np.full(n_slots, -1, np.int32), np.empty(n_slots, np.uint64)
-    count = 0
+    slots = np.full((n_slots, 2), -1, np.int64)  # a key, and beside it its number
+    count, mask = 0, n_slots - 1
     for i in range(len(keys)):
-        if 2 * count >= len(slots):
-            slots, held = _twice_as_wide(slots, held)
-        mask = np.uint64(len(slots) - 1)
-        slot = np.int64(keys[i] & mask)
-        while slots[slot] >= 0 and held[slot] != keys[i]:
-            slot = (slot + 1) & np.int64(mask)
-        if slots[slot] < 0:
-            slots[slot], held[slot] = count, keys[i]
+        if 2 * count > mask:
+            slots = _twice_as_wide(slots)
+            mask = len(slots) - 1
+        slot = keys[i] & mask
+        while slots[slot, 1] >= 0 and slots[slot, 0] != keys[i]:
+            slot = (slot + 1) & mask
+        if slots[slot, 1] < 0:
+            slots[slot, 0], slots[slot, 1] = keys[i], count
             count += 1
-        numbers[i] = slots[slot]
+        numbers[i] = slots[slot, 1]
     return count
 
 
 @compiled
-def _twice_as_wide(slots, held):  # type: ignore[no-untyped-def]
+def _twice_as_wide(slots):  # type: ignore[no-untyped-def]
     """Return a table of twice as many slots with the same keys."""
-    wider, kept = np.full(2 * len(slots), -1, np.int32), np.empty(2 * len(slots), np.uint64)
-    mask = np.uint64(len(wider) - 1)
+    wider = np.full((2 * len(slots), 2), -1, np.int64)
+    mask = len(wider) - 1
     for old in range(len(slots)):
-        if slots[old] < 0:
+        if slots[old, 1] < 0:
             continue
-        slot = np.int64(held[old] & mask)
-        while wider[slot] >= 0:
-            slot = (slot + 1) & np.int64(mask)
-        wider[slot], kept[slot] = slots[old], held[old]
-    return wider, kept
+        slot = slots[old, 0] & mask
+        while wider[slot, 1] >= 0:
+            slot = (slot + 1) & mask
+        wider[slot] = slots[old]
+    return wider
 
 
 @compiled
-def _keep_first(numbers, counts, most, seen, found):  # type: ignore[no-untyped-def]
-    """Give one to the first ``most`` rows of every person that count."""
+def _put_in_order(numbers, counts, rows, places):  # type: ignore[no-untyped-def]
+    """Count every person's rows that count, and how many of them come before each row."""
     for i in range(len(numbers)):
-        person = numbers[i]
-        found[i] = 1 if counts[i] and seen[person] < most else 0
-        seen[person] += found[i]
+        places[i] = rows[numbers[i]]
+        rows[numbers[i]] += counts[i]
 
 
 @compiled
-def _add_up(numbers, counts, weights, rows, total):  # type: ignore[no-untyped-def]
-    """Count every person's rows that count, and add up their weights where there are any."""
+def _add_up(numbers, counts, weights, total):  # type: ignore[no-untyped-def]
+    """Add up the weights of every person's rows that count."""
     for i in range(len(numbers)):
         if counts[i]:
-            rows[numbers[i]] += 1
-            if weights.size:
-                total[numbers[i]] += weights[i]
+            total[numbers[i]] += weights[i]
 
 
 @compiled
-def _share_out(numbers, counts, rows, total, shares, found):  # type: ignore[no-untyped-def]
-    """Share out every person's weight among the rows that count; the first ones get the rest.
+def _share_out(  # type: ignore[no-untyped-def]
+    numbers, counts, places, rows, whole, shares, found, n_parts, first, last
+):
+    """Share out what every person weighs among the rows that count; the first ones get the rest.
 
-    A person's weight is ``shares``, or the mean of the rows' weights, rounded down. What is left of
-    it is kept in ``total``, and how many rows wait for their part in ``rows``.
+    A person weighs ``shares``, or what ``whole`` says.
     """
-    for person in range(len(total)):
-        if rows[person] > 0:
-            total[person] //= rows[person]
-    n_rows = rows.copy()
-    for i in range(len(numbers)):
-        person = numbers[i]
+    n_rows = len(numbers)
+    for i in range(n_rows * first // n_parts, n_rows * last // n_parts):
+        person, all_of_it = numbers[i], shares
+        if whole.size:
+            all_of_it = whole[person]
         found[i] = 0
         if counts[i]:
-            whole = total[person] if total.size else shares
-            place = n_rows[person] - rows[person]
-            found[i] = whole // n_rows[person] + (1 if place < whole % n_rows[person] else 0)
-            rows[person] -= 1
+            each = all_of_it // rows[person]
+            found[i] = each + (1 if places[i] < all_of_it - each * rows[person] else 0)
 
 
 @compiled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -250,10 +251,11 @@ def test_noise_on_centers_is_that_of_rows(name):
 
 
 def test_theorem_a_refuses_units_that_may_weigh_nothing():
-    with pytest.raises(ParameterError, match="unit must be one that all weigh the same"):
-        mechanism("kvariates", MANY, REPLACE)
-    with pytest.raises(ParameterError, match="unit must be one that all weigh the same"):
-        mechanism("kvariates", Unit(even=False), REPLACE)
+    for unit in (MANY, Unit(even=False)):
+        with pytest.raises(ParameterError, match="mechanism must be 'laplace'"):
+            mechanism("kvariates", unit, REPLACE)
+        with pytest.raises(ParameterError, match="unit must be one that all weigh the same"):
+            replace(mechanism("kvariates", PERSON, REPLACE), unit=unit)
 
 
 def test_a_mechanism_that_forgets_the_unit_is_stopped_at_the_door():
