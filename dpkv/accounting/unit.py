@@ -48,6 +48,11 @@ class Unit:
         truth("even", self.even)
         positive_finite("worth", self.worth)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether every record is one row of weight one."""
+        return self == ROW
+
     def changed(self, neighbours: Neighbours) -> int:
         """Return how many shares one table has that the other has not, at most, both ways."""
         return neighbours.changed_records * self.shares

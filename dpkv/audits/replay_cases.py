@@ -202,4 +202,5 @@ def covers(name: str, relation: Neighbours, how: Weighing) -> bool:
     """Tell whether a mechanism's proof covers records that are weighed so."""
     if how.persons == "limit" and relation is not Neighbours.ADD_REMOVE:
         return False
-    return how.unit.even or not MECHANISMS[name].needs_even_units
+    kind = MECHANISMS[name]
+    return kind.knows_units and (how.unit.even or not kind.needs_even_units)

@@ -248,6 +248,7 @@ def _sample_bounds(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
     known = MECHANISMS if replaced and not job.quick and fault is None else {}
     even = job.plan.weighing.unit.even
     others = [name for name, kind in known.items() if even or not kind.needs_even_units]
+    others = [name for name in others if job.is_of_rows or known[name].knows_units]
     for done, name in enumerate(others):
         job.progress("sampled bounds", (1 + done) / (1 + len(others)))
         if name != job.plan.mechanism:

@@ -61,6 +61,7 @@ class Gupt(Mechanism):
     title: ClassVar[str] = "GUPT: averaged k-means of blocks, all of eps on the noise"
     why: ClassVar[str] = "one record changes one block"
     relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
+    knows_units: ClassVar[bool] = True
     note: ClassVar[str] = (
         "bounds are known, so all of eps goes to the noise; in the original two thirds of it go to "
         "estimating ranges"

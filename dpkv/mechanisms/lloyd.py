@@ -71,6 +71,7 @@ class Lloyd(Mechanism):
     name: ClassVar[str] = "lloyd"
     title: ClassVar[str] = "DPLloyd with a public start"
     why: ClassVar[str] = "counts and sums of bounded sensitivity"
+    knows_units: ClassVar[bool] = True
     takes_iterations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

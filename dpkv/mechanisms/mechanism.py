@@ -165,6 +165,11 @@ class Mechanism(ABC):
     """
     relations: ClassVar[tuple[Neighbours, ...]] = tuple(Neighbours)
     """The relations that its proof covers."""
+    knows_units: ClassVar[bool] = False
+    """Whether its proof and its prices cover persons with several rows, and rows of any weight.
+
+    One that knows nothing of ``unit`` must not run for another than a row.
+    """
     needs_even_units: ClassVar[bool] = False
     """Whether its proof takes all units of privacy to weigh the same."""
     uses_delta: ClassVar[bool] = False
@@ -189,6 +194,8 @@ class Mechanism(ABC):
             raise ParameterError(
                 "neighbours", f"{covered} for {self.name}", self.neighbours.value, NEEDS_PUBLIC_M
             )
+        if self.unit != ROW and not self.knows_units:
+            raise ParameterError("unit", f"a row for {self.name}", self.unit.kind)
         if self.needs_even_units and not self.unit.even:
             raise ParameterError(
                 "unit", f"one that all weigh the same for {self.name}", self.unit.kind

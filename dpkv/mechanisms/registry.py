@@ -120,6 +120,14 @@ def check_request(
         raise ParameterError(
             "delta", f"0 for mechanism {name!r}", f"{delta:f}", "Its guarantee is pure eps."
         )
+    if unit is not None and not unit.is_plain and not kind.knows_units:
+        able = ", ".join(own for own, one in MECHANISMS.items() if one.knows_units)
+        raise ParameterError(
+            "mechanism",
+            "one whose proof covers persons and weights",
+            name,
+            f"Take one of {able}, or leave person and weight out.",
+        )
     if unit is not None and not unit.even and kind.needs_even_units:
         able = " or ".join(repr(own) for own, one in MECHANISMS.items() if not one.needs_even_units)
         raise ParameterError(

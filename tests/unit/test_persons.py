@@ -214,7 +214,7 @@ COVERED = [
     for name, kind in MECHANISMS.items()
     for relation in kind.relations
     for unit in (PERSON, MANY)
-    if unit.even or not kind.needs_even_units
+    if kind.knows_units and (unit.even or not kind.needs_even_units)
 ]
 
 
@@ -299,3 +299,16 @@ def test_rows_that_weigh_nothing_are_as_if_they_were_not_there():
 def test_ways_to_weigh_that_make_no_sense_are_refused(options, named):
     with pytest.raises(ParameterError, match=f"^{named} must be"):
         Weighing(**options)
+
+
+def test_a_mechanism_that_says_nothing_of_units_runs_for_rows_alone():
+    """Whoever writes one without thinking of persons must not be trusted with them."""
+
+    class Unaware(MECHANISMS["lloyd"]):
+        knows_units = False
+
+    fields = describe(mechanism("lloyd", PERSON, REPLACE))
+    scales = {name: fields[name] for name in ("iterations", "count_scale", "sum_scale")}
+    assert Unaware(3, GRID, REPLACE, **scales).unit == ROW
+    with pytest.raises(ParameterError, match="unit must be a row for lloyd"):
+        Unaware(3, GRID, REPLACE, **scales, unit=PERSON)

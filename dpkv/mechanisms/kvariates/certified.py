@@ -38,6 +38,7 @@ class Certified(Algorithm0):
 
     why: ClassVar[str] = "Theorem A: sampling amplification of every round"
     relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
+    knows_units: ClassVar[bool] = True
     needs_even_units: ClassVar[bool] = True
     densities: ClassVar[tuple[Densities, ...]] = ("laplace", "window")
     takes_lloyd_steps: ClassVar[bool] = True

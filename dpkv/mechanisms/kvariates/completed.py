@@ -80,6 +80,7 @@ class CompletedKVariates(Mechanism):
     title: ClassVar[str] = "k-variates++ under Theorem A, then private Lloyd steps"
     why: ClassVar[str] = "Theorem A for the seeding; Lloyd steps of bounded sensitivity are added"
     relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
+    knows_units: ClassVar[bool] = True
     needs_even_units: ClassVar[bool] = True
     densities: ClassVar[tuple[Densities, ...]] = ("laplace", "window")
     takes_lloyd_steps: ClassVar[bool] = True

@@ -28,6 +28,7 @@ class Laplace(ProductLaplace):
 
     name: ClassVar[str] = "laplace"
     title: ClassVar[str] = "Laplace mechanism on k-variates++ (sigma_2)"
+    knows_units: ClassVar[bool] = True
 
     @classmethod
     def for_terms(cls, terms: Terms) -> ProductLaplace:

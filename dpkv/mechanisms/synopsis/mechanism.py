@@ -122,6 +122,7 @@ class Synopsis(Mechanism):
     name: ClassVar[str] = "synopsis"
     title: ClassVar[str] = "private synopsis: adaptive cells, sk-means++, private Lloyd steps"
     why: ClassVar[str] = "cells, counts and Lloyd steps add up, the tree by a certified sum"
+    knows_units: ClassVar[bool] = True
     uses_delta: ClassVar[bool] = True
     chooses_number: ClassVar[bool] = True
     makes_synopsis: ClassVar[bool] = True
