@@ -74,6 +74,8 @@ def _prefer(terms: Terms, rule: Rule) -> Choice:
         if terms.neighbours in kind.relations
         and (kind.uses_delta or terms.delta == 0)
         and (kind.chooses_number or terms.fewest is None)
+        and (kind.knows_units or terms.unit.is_plain)
+        and (terms.unit.even or not kind.needs_even_units)
     ]
     best = max(able, key=lambda kind: kind.preference)
     own = replace(terms, density=best.best_density(), lloyd_steps=None)
