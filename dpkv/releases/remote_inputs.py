@@ -12,6 +12,7 @@ from dpkv.engine.file_parts import FilePart
 from dpkv.errors import TableError, UsageError
 from dpkv.grid import Grid
 from dpkv.records import Records
+from dpkv.records.persons import EVERY_ROW, Weighing
 from dpkv.records.remote import Carrier, RemoteRecords, count_rows
 from dpkv.releases.inputs import FileInput
 from dpkv.releases.plan import Plan
@@ -50,12 +51,14 @@ class RemoteTable:
         """Refuse: rows do not come here."""
         _refuse()
 
-    def on_grid(self, grid: Grid, workspace: str | Path) -> Records:  # noqa: ARG002
-        """Return the records on the public grid."""
+    def on_grid(self, grid: Grid, workspace: str | Path, how: Weighing = EVERY_ROW) -> Records:  # noqa: ARG002
+        """Return the records on the public grid, each row being one."""
+        assert how == EVERY_ROW
         return self._held(grid)
 
-    def raw(self) -> Records:
-        """Return the records in the user's units."""
+    def raw(self, how: Weighing = EVERY_ROW) -> Records:
+        """Return the records in the user's units, each row being one."""
+        assert how == EVERY_ROW
         return self._held(None)
 
     def _held(self, grid: Grid | None) -> Records:
@@ -84,10 +87,10 @@ class RemoteInput:
         """Refuse what workers cannot do; note the grid, where it is known before any reading."""
         if plan.bounds == "data" or plan.calibration != "certified":
             _refuse()
-        if self.facts.person is not None:
+        if plan.weighing != EVERY_ROW:
             raise UsageError(
-                "--person is for --engine local: a person's rows may lie on several workers, which "
-                "cannot share them out yet."
+                "--person, --weight and --missing ignore are for --engine local: workers count "
+                "every row as one."
             )
         self._grid = grid
 
