@@ -72,6 +72,12 @@ def release(
     missing : what a cell becomes that is no number within ±2^53, such as NaN or text: "refuse" the
         data, so that there being a release tells that no row has one; "fill:VALUE", that cell
         alone; or "ignore", with which its row is there and counts for nothing.
+    person : whose a row is: the name of a file's column, or one id per row of data in memory. A
+        person then counts once, whatever the number of rows, and is what the promise is about.
+    rows_per_person : keep at most so many rows of a person, each with weight one ("add-remove").
+    one_row_per_person : "mean" makes one row of all rows of a person.
+    weight : survey weights: the name of a file's column, or one number per row of data in memory.
+    most_weight : their public upper bound.
     """
     request = Request(k=k, eps=eps, bounds=bounds, **options)
     if workspace is None and (release_id is not None or dataset is not None):
