@@ -14,8 +14,8 @@ from typing import Any, TypedDict, TypeVar
 
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.domain import Bounds, Domain
-from dpkv.mechanisms.registry import AUTO
 from dpkv.errors import ParameterError
+from dpkv.mechanisms.registry import AUTO
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.tables.facts import Missing, TableFacts, WeightColumn, numeric_facts
 
