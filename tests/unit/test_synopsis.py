@@ -509,6 +509,27 @@ def test_a_release_with_a_delta_checks_out(tmp_path, neighbours):
     assert failed(verify(lowered, workspace=tmp_path))
 
 
+def steps_of(m: int, eps: str, relation: Neighbours, d: int = 40, delta: str = "0") -> int:
+    terms = Terms.of(
+        Decimal(eps),
+        n_records=m,
+        n_clusters=10,
+        grid=cube(d),
+        neighbours=relation,
+        delta=Decimal(delta),
+    )
+    return Synopsis.for_terms(terms).n_steps
+
+
+def test_fewer_lloyd_steps_where_public_facts_say_that_noise_is_large():
+    assert steps_of(10_000, "1", REPLACE) < steps_of(100_000, "1", REPLACE)
+    assert steps_of(10_000, "0.5", ADD) < steps_of(10_000, "1", ADD)
+    for eps in ("0.1", "1"):  # m is private there: nothing follows from it
+        assert steps_of(100, eps, ADD) == steps_of(10**6, eps, ADD)
+    assert steps_of(10_000, "0.5", ADD, delta="0.000001") == steps_of(10_000, "1", ADD)
+    assert steps_of(100, "1", REPLACE, d=2) == 1
+
+
 # -- auto ------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -48,7 +48,7 @@ from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints, weighte
 from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.mechanisms.synopsis.estimates import estimate_clusters, share_cells, sizes_of
 from dpkv.mechanisms.synopsis.number import choose_number, potential_curve
-from dpkv.mechanisms.synopsis.settings import Layout, cell_dimensions, layout
+from dpkv.mechanisms.synopsis.settings import Layout, cell_dimensions, layout, lloyd_steps
 from dpkv.noise import smallest_scale
 from dpkv.records.questions import (
     PLACE_UNIT,
@@ -166,6 +166,7 @@ class Synopsis(Mechanism):
             delta=terms.delta,
             unit=terms.unit,
             fewest=terms.fewest,
+            n_records=terms.n_records,
         )
 
     @classmethod
@@ -179,9 +180,20 @@ class Synopsis(Mechanism):
         delta: Decimal = Decimal(0),
         unit: Unit = ROW,
         fewest: int | None = None,
+        n_records: int | None = None,
     ) -> Synopsis:
-        """Return the mechanism that costs at most ``eps``, and ``delta`` where that helps."""
-        shape = layout(grid.n_features)
+        """Return the mechanism that costs at most ``eps``, and ``delta`` where that helps.
+
+        ``n_records`` is their number where it is public.
+        """
+        steps = lloyd_steps(
+            grid.n_features,
+            float(eps),
+            changed=neighbours.changed_records,
+            members=None if n_records is None else members(n_records, n_clusters),
+            has_delta=delta > 0,
+        )
+        shape = replace(layout(grid.n_features), n_steps=steps)
         budget = _Budget.of(eps, shape, private_m=is_total_private(neighbours, unit))
         changed = unit.changed(neighbours)
         test = calibrate_test(

@@ -72,6 +72,23 @@ def layout(n_features: int) -> Layout:
     )  # fmt: skip
 
 
+_FEW_STEPS, _FEWER_RECORDS, _SMALL_EPS = 2, 1000.0, 0.75
+
+
+def lloyd_steps(
+    n_features: int, eps: float, *, changed: int, members: float | None, has_delta: bool
+) -> int:
+    """Return how many Lloyd steps pay: in many columns, two where Laplace noise is large.
+
+    ``members`` are the records of a cluster where their number is public; eps decides elsewhere.
+    """
+    usual = layout(n_features).n_steps
+    if has_delta or n_features <= _MANY:
+        return usual
+    is_noisy = eps < _SMALL_EPS if members is None else members * eps / changed < _FEWER_RECORDS
+    return min(usual, _FEW_STEPS) if is_noisy else usual
+
+
 MOST_CELL_DIMENSIONS = max(_MANY, _PROJECTED)
 """No synopsis has cells of more."""
 
