@@ -15,16 +15,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 from dpkv.domain import Box
+from dpkv.mechanisms import calibrate_mechanism
 from dpkv.paper.datasets.families import ball
 from dpkv.paper.studies import published_table
 from dpkv.paper.studies.mechanism_contest import (
     CLAMPED,
     FORGY,
     GUPT,
-    WINDOWS,
     Arena,
     contest,
     contestants,
@@ -34,6 +35,7 @@ from dpkv.paper.studies.runner import rng_of
 OUT = Path(__file__).with_suffix(".json")
 SIZES, DIMENSIONS, KS = (10_000, 30_000, 100_000, 300_000, 1_000_000), (2, 15), (2, 3, 4, 5, 6, 8)
 SEED_OF_BALLS, SEED = 20160619, 5
+WINDOWS = "windows"
 MANY = 300_000  # records from which on fewer runs are made
 Cell = tuple[str, Arena, int, int]
 
@@ -63,7 +65,15 @@ def ratios(cell: Cell) -> dict[str, float]:
     """Return the potentials of Forgy-DP and GUPT over that of k-variates++ with windows."""
     name, arena, k, runs = cell
     able = contestants(arena, 1.0, k, 0.1, {})
-    ran = {one: able[one] for one in (WINDOWS, FORGY, GUPT)}
+    windows = calibrate_mechanism(
+        "kvariates",
+        Decimal(1),
+        n_records=len(arena.points),
+        n_clusters=k,
+        grid=arena.grid,
+        density="window",
+    )
+    ran = {WINDOWS: windows, FORGY: able[FORGY], GUPT: able[GUPT]}
     found = contest(arena, ran, runs, rng_of(SEED, name))
     own = found[WINDOWS][CLAMPED]
     return {rival: round(found[rival][CLAMPED] / own, 2) for rival in (FORGY, GUPT)}

@@ -18,23 +18,13 @@ import numpy as np
 
 from dpkv.domain import Box
 from dpkv.grid import Grid
-from dpkv.mechanisms import (
-    Forgy,
-    Gupt,
-    KVariates,
-    Mechanism,
-    Neighbours,
-    Published,
-    calibrate_mechanism,
-)
+from dpkv.mechanisms import Forgy, Gupt, KVariates, Mechanism, Neighbours, Published
 from dpkv.noise import SeededEntropy
 from dpkv.records import run_on_points
 from dpkv.seeding import potential
 from dpkv.types import Float64s, Floats, Integers
 
 CERTIFIED, PRINTED, RECOMPUTED = "certified", "printed", "recomputed"
-WINDOWS = "windows"
-"""Certified as well: windows in place of noise, and private Lloyd steps after the seeding."""
 FORGY, GUPT, GUPT_THIRD = "forgy-dp", "gupt", "gupt-third"
 """The last spends a third of eps on the noise, as the original does that has to find bounds."""
 RIVALS = (FORGY, GUPT, GUPT_THIRD)
@@ -65,9 +55,6 @@ def contestants(
     size: dict[str, Any] = {"n_records": len(arena.points), "n_clusters": k}
     mechanisms: dict[str, Mechanism] = {
         CERTIFIED: KVariates.calibrate(exact, **size, grid=grid, gamma=gamma),
-        WINDOWS: calibrate_mechanism(
-            "kvariates", exact, **size, grid=grid, gamma=gamma, density="window"
-        ),
         FORGY: Forgy.calibrate(exact, n_clusters=k, grid=grid, neighbours=Neighbours.REPLACE_ONE),
         GUPT: Gupt.calibrate(exact, **size, grid=grid),
         GUPT_THIRD: Gupt.calibrate(exact / 3, **size, grid=grid),
@@ -114,12 +101,6 @@ def ratio(
     if rival not in found or ours not in found or not found[ours][how]:
         return None
     return found[rival][how] / found[ours][how]
-
-
-def count_ahead(rows: Sequence[Mapping[str, Any]], column: str) -> str:
-    """Return in how many rows a ratio is above 1, of those in which there is one."""
-    values = [row[column] for row in rows if row[column] is not None]
-    return f"{sum(value > 1.0 for value in values)} of {len(values)}"
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:

@@ -34,11 +34,9 @@ from dpkv.paper.studies.mechanism_contest import (
     PRINTED,
     RECOMPUTED,
     RIVALS,
-    WINDOWS,
     Arena,
     contest,
     contestants,
-    count_ahead,
     mean_of,
     ratio,
 )
@@ -233,8 +231,6 @@ def _row(
         for ours in (PRINTED, RECOMPUTED, CERTIFIED):
             for rival in RIVALS:
                 row[f"{how}: {rival} over {ours}"] = ratio(phi, rival, ours, how)
-    for rival in RIVALS:
-        row[f"{CLAMPED}: {rival} over {WINDOWS}"] = ratio(phi, rival, WINDOWS, CLAMPED)
     row["why"] = reason(row)
     return row
 
@@ -281,14 +277,7 @@ def tell(summary: Summary) -> list[str]:
             f"{row['table']}, averages: potentials of Forgy-DP and GUPT over k-variates++ are "
             f"printed as {printed}; of Forgy-DP, GUPT with all of eps and GUPT with a third of it "
             f"we find {_three(row, FREE, PRINTED)} at the printed eps~, {free} certified, and "
-            f"{clamped} certified where centres are clamped to the domain, and "
-            f"{_three(row, CLAMPED, WINDOWS)} there with windows and private Lloyd steps"
-        )
-    for rival in (FORGY, GUPT):
-        ahead = count_ahead(summary["rows"], f"{CLAMPED}: {rival} over {WINDOWS}")
-        sentences.append(
-            f"with windows and private Lloyd steps, centres clamped, k-variates++ is ahead of "
-            f"{rival} on {ahead} lines"
+            f"{clamped} certified where centres are clamped to the domain"
         )
     if summary["missing"]:
         sentences.append("not given, left out: " + ", ".join(summary["missing"]))
