@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from support.cluster import Cluster, running_cluster
+from support.cluster import PATIENCE, Cluster, running_cluster
 from support.run import Run, in_process, refusal
 
 from dpkv.engine import dask_engine
@@ -52,13 +52,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 class Meanwhile:
     """Does something to the cluster when a question is asked."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, event: Callable[[int], None]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, event: Callable[[int, Any], None]) -> None:
         self.questions = 0
         plain = dask_engine.DaskTransport.ask_each
 
         def ask_each(transport: Any, requests: Any) -> list[Any]:
             self.questions += 1
-            event(self.questions)
+            event(self.questions, transport)
             return plain(transport, requests)
 
         monkeypatch.setattr(dask_engine.DaskTransport, "ask_each", ask_each)
@@ -83,7 +83,7 @@ def test_workers_answer_as_memory_does_though_they_are_killed_one_after_another(
     expected = simulated(run, parts, "--mechanism", "synopsis")
     assert simulated(run, parts, *where) == expected
 
-    def kill_and_replace(question: int) -> None:
+    def kill_and_replace(question: int, _: Any) -> None:
         if question % 6 == 2:  # tests of cells, counts, Lloyd steps
             victim = cluster.workers[question // 6 % len(cluster.workers)]
             cluster.add_workers(1)
@@ -97,11 +97,12 @@ def test_workers_answer_as_memory_does_though_they_are_killed_one_after_another(
 def test_a_lost_scheduler_ends_the_run_and_the_id_finishes_it(
     run: Run, parts: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def kill(question: int) -> None:
+    def kill(question: int, transport: Any) -> None:
         if question == 3:
             os.kill(cluster.scheduler.pid, signal.SIGKILL)
+            transport._timeout = 1.0  # nobody will answer
 
-    where = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", "20")
+    where = ("--engine", "dask", "--scheduler", cluster.address, "--timeout", str(PATIENCE))
     named = (*ASKED, "--mechanism", "lloyd", "--id", "mine", "--out", "r")
     with monkeypatch.context() as patched:
         Meanwhile(patched, kill)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -192,3 +194,13 @@ def test_quantising_is_the_formula_of_whole_arrays() -> None:
         expected = np.clip(np.where(steps > 0, places, 0.0), 0, grid.tops).astype(np.int64)
         assert grid.quantise(values).tolist() == expected.tolist()
         assert grid.quantise(values[:0]).shape == (0, 3)
+
+
+def test_a_tree_travels_without_what_follows_from_it() -> None:
+    tree = some_tree(public_map(GRIDS["squares"], 2))
+    bare = len(pickle.dumps(tree))
+    assert tree.levels
+    assert tree.paths.size
+    assert len(pickle.dumps(tree)) == bare
+    again = pickle.loads(pickle.dumps(tree))
+    assert again.paths.tolist() == tree.paths.tolist()

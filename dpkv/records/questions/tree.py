@@ -72,6 +72,10 @@ class Tree:
             children,
         )
 
+    def __reduce__(self) -> tuple[type[Tree], tuple[Integers, Integers, Integers]]:
+        """Travel without what follows from the rest."""
+        return Tree, (self.lower, self.upper, self.children)
+
     @property
     def leaves(self) -> Integers:
         """The numbers of the cells that were not split, in order."""
