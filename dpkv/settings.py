@@ -1,6 +1,6 @@
 """Where the workspace and the ledger are: by option, by environment, by the user's settings.
 
-    --workspace, DPKV_WORKSPACE, ``workspace`` in the settings, or .dpkv in the working directory
+    dpkv --workspace DIR, DPKV_WORKSPACE, ``workspace`` in the settings, or .dpkv in this folder
     DPKV_LEDGER, ``ledger`` in the settings, or ledger.sqlite in the workspace
 
 The settings are ``$XDG_CONFIG_HOME/dpkv/settings.toml`` (~/.config by default), for all folders of
@@ -27,8 +27,19 @@ def settings_path() -> Path:
     return Path(home).expanduser() / "dpkv" / "settings.toml"
 
 
+_given: list[Path] = []
+"""The workspace of ``dpkv --workspace``, if any."""
+
+
+def choose_workspace(path: Path | None) -> None:
+    """Take a workspace for this command, or none in particular."""
+    _given[:] = [] if path is None else [path]
+
+
 def find_workspace() -> Path:
-    """Return the workspace that is meant where none is given."""
+    """Return the workspace that is meant where a command or a call names none."""
+    if _given:
+        return _given[0]
     chosen = os.environ.get(WORKSPACE_VARIABLE) or _setting("workspace")
     return Path(chosen or ".dpkv").expanduser()
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -28,6 +29,7 @@ from dpkv.cli.seed import seed
 from dpkv.cli.synthesize import synthesize
 from dpkv.cli.verify import verify
 from dpkv.errors import DpkvError, UserInterruptError
+from dpkv.settings import choose_workspace
 
 app = typer.Typer(
     name="dpkv",
@@ -100,14 +102,23 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def set_up(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 (its callback acts)
         bool,
         typer.Option(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    workspace: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where budgets, keys and kept releases are (default: DPKV_WORKSPACE, the user's "
+            "settings, or .dpkv).",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Release differentially private cluster centres, and prove what the release costs."""
+    choose_workspace(workspace)
 
 
 def main() -> NoReturn:

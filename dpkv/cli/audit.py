@@ -14,9 +14,9 @@ from dpkv.cli import audit_command, options, output
 from dpkv.cli.kept_calibrations import newest_calibration
 from dpkv.cli.planning import as_calibrated, plan_release
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.reading import WORKSPACE
 from dpkv.cli.release_options import ReleaseOptions
 from dpkv.errors import UsageError, VerificationError
+from dpkv.settings import find_workspace
 from dpkv.workspace import private_folder
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def audit(
                 more_eps=more_eps,
                 plant=plant,
                 command=shlex.join(["dpkv", *sys.argv[1:]]),
-                cache=private_folder(WORKSPACE, "audits") / "comparison.jsonl",
+                cache=private_folder(find_workspace(), "audits") / "comparison.jsonl",
                 identity=f"{dataset} {plan.columns} {header} {plan.table}",
                 progress=bar.describe,
             )
@@ -211,7 +211,7 @@ def _release_of(subject: Path | None) -> tuple[ReleaseRecord | None, tuple[str, 
     record = parse_record(foreign.text_of(subject), subject)
     if record.kind != "release":
         raise UsageError(f"{subject} is a simulation: audit a release, or the table itself.")
-    home = WORKSPACE if WORKSPACE.is_dir() else None
+    home = find_workspace() if find_workspace().is_dir() else None
     checks = verify(record, workspace=home, trusted_keys=trusted_here(home))
     if wrong := failed(checks):
         reasons = "; ".join(f"{check.name}: {check.detail}" for check in wrong)
@@ -227,7 +227,7 @@ def _table_of(
     from dpkv.tables.facts import Dialect, TableFacts
     from dpkv.tables.labels import column_names
 
-    kept = newest_calibration(WORKSPACE) if data is None else None
+    kept = newest_calibration(find_workspace()) if data is None else None
     calibration = None if kept is None else kept.record
     charged = _charged_dataset(record)
     if data is None:
@@ -248,12 +248,12 @@ def _table_of(
         data,
         facts,
         memory_limit=options.memory_bytes(memory_limit),
-        workspace=WORKSPACE,
+        workspace=find_workspace(),
     )
     source.check()
     with ProgressBar(f"reading {data.name}") as bar:
         records = source.read(bar.update)
-    dataset = source.fingerprint(WORKSPACE)
+    dataset = source.fingerprint(find_workspace())
     changed = calibration is not None and calibration.data_fingerprint != dataset
     if changed or charged not in (None, dataset):
         raise UsageError(_OTHER_TABLE)
@@ -266,7 +266,11 @@ def _charged_dataset(record: ReleaseRecord) -> str | None:
     """Return the fingerprint of the release's table, where the ledger here has it."""
     from dpkv.ledger import NAMED, Ledger
 
-    entry = None if record.ledger is None else Ledger(WORKSPACE).read().entry(record.ledger.number)
+    entry = (
+        None
+        if record.ledger is None
+        else Ledger(find_workspace()).read().entry(record.ledger.number)
+    )
     if entry is None or entry.release_id != record.release_id or entry.dataset.startswith(NAMED):
         return None
     return entry.dataset

@@ -10,7 +10,8 @@ import typer
 from dpkv.cli import options, output
 from dpkv.cli.kept_calibrations import keep_calibration
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.reading import WORKSPACE, TableOptions
+from dpkv.cli.reading import TableOptions
+from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
     from dpkv.calibration import Calibration
@@ -91,14 +92,14 @@ def calibrate(
         update={
             "columns": prepared.table.columns,
             "data_file": str(data.resolve()),
-            "data_fingerprint": file.fingerprint(WORKSPACE),
+            "data_fingerprint": file.fingerprint(find_workspace()),
             "header": header,
             "missing": missing,
         }
     )
     if plot is not None:
         _draw(record, plot)
-    kept = keep_calibration(WORKSPACE, record)
+    kept = keep_calibration(find_workspace(), record)
     for sentence in record.notes:
         output.note(f"warning: {sentence}.")
     if as_json:

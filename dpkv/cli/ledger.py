@@ -10,8 +10,8 @@ import typer
 
 from dpkv.cli import options, output
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import LedgerError, UsageError, VerificationError
+from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
     from dpkv.ledger import Account, Entry, Ledger
@@ -41,7 +41,7 @@ def show(
     chance = exact_delta("--delta", delta)
     with ProgressBar("verifying the ledger") as bar:
         # Sums of one that lacks charges would be too small.
-        chain = Ledger(WORKSPACE).verify(bar.update)
+        chain = Ledger(find_workspace()).verify(bar.update)
     accounts, entries = chain.accounts(), chain.entries
     if as_json:
         output.print_json(
@@ -126,7 +126,7 @@ def set_budget(
     amount = None if eps is None else exact_eps("--eps", eps)
     zcdp, chance = None if rho is None else exact_eps("--rho", rho), exact_delta("--delta", delta)
     one_of("--prices", prices, ("adaptive", "fixed"))
-    ledger = Ledger(WORKSPACE)
+    ledger = Ledger(find_workspace())
     dataset, label = _dataset(ledger, data)
     chain = ledger.set_budget(
         dataset=dataset,
@@ -184,7 +184,7 @@ def verify(
     checkpoint = None if against is None else read_checkpoint(against)
     try:
         with ProgressBar("verifying the ledger") as bar:
-            chain = Ledger(WORKSPACE).verify(bar.update)
+            chain = Ledger(find_workspace()).verify(bar.update)
     except LedgerError as error:
         raise VerificationError(str(error)) from None
     count, told = len(chain), ""
@@ -218,7 +218,7 @@ def checkpoint(
 
     key = SigningKey.from_pem(sign)
     _check_new_file(out)
-    made = make_checkpoint(Ledger(WORKSPACE), key)
+    made = make_checkpoint(Ledger(find_workspace()), key)
     _write_new(out, made.to_json())
     if as_json:
         output.print_json_text(made.to_json())
@@ -245,7 +245,7 @@ def prove(
 
     known = checkpoints.read_checkpoint(against)
     _check_new_file(out)
-    chain = Ledger(WORKSPACE).verify()
+    chain = Ledger(find_workspace()).verify()
     charged = chain.find(entry)
     if charged is None and not entry.isdecimal():
         raise UsageError(f"ENTRY must be a number or the id of a release. Got {entry!r} instead.")
@@ -343,12 +343,12 @@ def move(
     shared = shared_store()
     if shared is None:
         raise UsageError("DPKV_LEDGER must name the database: postgresql://USER@HOST/DATABASE.")
-    own = SqliteStore(WORKSPACE)
-    source = Ledger(WORKSPACE, own if to == "postgres" else shared)
+    own = SqliteStore(find_workspace())
+    source = Ledger(find_workspace(), own if to == "postgres" else shared)
     if not source.exists():
         raise UsageError(f"there is no ledger {source.place} to move.")
     chain = carry_over(source, shared if to == "postgres" else own)
-    carry_key(source, to_shared=Ledger(WORKSPACE, shared) if to == "postgres" else None)
+    carry_key(source, to_shared=Ledger(find_workspace(), shared) if to == "postgres" else None)
     if as_json:
         facts = {"from": source.place, "to": chain.place, "entries": len(chain)}
         output.print_json({"schema_version": 1, "kind": "ledger-move", **facts})
@@ -371,9 +371,9 @@ def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     if data and path.is_dir():
         files = find_files([path])
         label = f"{len(files)} files of {path.resolve().name}" if len(files) > 1 else files[0].name
-        return fingerprint_of_files([WatchedFile(file) for file in files], WORKSPACE), label
+        return fingerprint_of_files([WatchedFile(file) for file in files], find_workspace()), label
     if path.is_file():
-        return WatchedFile(path).fingerprint(WORKSPACE), path.name
+        return WatchedFile(path).fingerprint(find_workspace()), path.name
     known = [account for account in ledger.read().accounts() if account.dataset.startswith(data)]
     if len(known) != 1 or len(data) < SHOWN_FINGERPRINT:
         raise UsageError(

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import UsageError
+from dpkv.settings import find_workspace
 from dpkv.unfinished import remove_abandoned, unfinished_folder
 from dpkv.workspace import sync_folder, write_atomically
 
@@ -138,7 +138,7 @@ def check_new_folder(path: Path) -> Path:
         resolved = follow_links(path)
     except OSError as error:
         raise UsageError(f"--out {path} cannot be used: {error.strerror}.") from None
-    if WORKSPACE.resolve() in (resolved, *resolved.parents):
+    if find_workspace().resolve() in (resolved, *resolved.parents):
         raise UsageError("--out must not be inside the workspace: choose another folder.")
     if resolved == Path.cwd() or ".." in path.parts[-1:]:
         raise UsageError("--out must be a new folder, with a name of its own.")

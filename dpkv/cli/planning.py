@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpkv.cli import options, output
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import UsageError
+from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
     from dpkv.calibration import Calibration
@@ -53,16 +53,16 @@ class ReleaseJob:
         That is the table's fingerprint, unless another is given.
         """
         table = read_table(self.preparation)
-        account = self._account(account)
+        account = self.find_account(account)
         with ProgressBar("calibrating") as bar:
             plan = self.preparation.complete(table, eps_tilde=self.eps_tilde, progress=bar.describe)
         return plan, table, account
 
-    def _account(self, given: str | None) -> str:
+    def find_account(self, given: str | None) -> str:
         """Return the account, having seen that the table is the one that was calibrated."""
         if given is not None and self.calibrated is None:
             return given
-        fingerprint = self.source.fingerprint(WORKSPACE)
+        fingerprint = self.source.fingerprint(find_workspace())
         if self.calibrated not in (None, fingerprint):
             raise UsageError(
                 f"{self.source.path} is not the table that was calibrated: run 'dpkv calibrate' on "
@@ -135,7 +135,7 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         table,
         request.table_facts,
         memory_limit=options.memory_bytes(asked.memory_limit),
-        workspace=WORKSPACE,
+        workspace=find_workspace(),
     )
     preparation = prepare_release(request, source)
     table_input: FileInput | RemoteInput = source
@@ -187,7 +187,7 @@ def as_calibrated(
 def _newest_calibration() -> KeptCalibration:
     from dpkv.cli.kept_calibrations import newest_calibration
 
-    kept = newest_calibration(WORKSPACE)
+    kept = newest_calibration(find_workspace())
     if kept is None:
         raise UsageError(
             "nothing is calibrated in this folder: run 'dpkv calibrate DATA --eps E' first, or "

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from dpkv.tables import Prepared
 
 
-WORKSPACE = Path(".dpkv")
-
-
 @dataclass(frozen=True)
 class TableOptions:
     """The options that say how a table is read, as typed."""

@@ -14,11 +14,11 @@ from dpkv.cli.clusters import show_clusters
 from dpkv.cli.confirming import confirm_charge, tell_prediction
 from dpkv.cli.grouping import takes
 from dpkv.cli.ledger import describe_budget
-from dpkv.cli.planning import Taken, plan_release
+from dpkv.cli.planning import ReleaseJob, Taken, plan_release
 from dpkv.cli.provenance import describe_account, describe_taken, with_curators_facts
-from dpkv.cli.reading import WORKSPACE
 from dpkv.cli.release_options import ReleaseOptions
-from dpkv.errors import BoundsNotFoundError, UsageError, UserInterruptError
+from dpkv.errors import BoundsNotFoundError, LedgerError, UsageError, UserInterruptError
+from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
     from dpkv.ledger import Ledger
@@ -59,6 +59,14 @@ def release(
     yes: Annotated[
         bool, typer.Option("--yes", help="Charge without asking; scripts are never asked.")
     ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Say what the release would charge and leave, without reading a record or "
+            "charging.",
+        ),
+    ] = False,
 ) -> None:
     """Release k centres that may be published, charge the budget, and write the record.
 
@@ -82,7 +90,10 @@ def release(
     target = output.check_new_folder(out)
     _check_export(asked.export_synopsis, asked.mechanism)
     job = plan_release(asked)
-    ledger = Ledger(WORKSPACE)
+    ledger = Ledger(find_workspace())
+    if dry_run:
+        _show_price(job, ledger, name, account, as_json=asked.as_json)
+        return
     known = ledger.prepare()
     plan, records, account = job.read(account)
     charging = Charging(ledger, account, name, known, _note_warning)
@@ -108,6 +119,49 @@ def release(
         _tell_unused_delta(asked.delta, done.record)
 
 
+def _show_price(
+    job: ReleaseJob, ledger: Ledger, name: str, account: str | None, *, as_json: bool
+) -> None:
+    """Say what a release would charge, and what it would leave; refuse it as the release would.
+
+    Nothing is written, and of the table nothing is read but its header and, where its account goes
+    by its contents, the bytes that are hashed. A mechanism's steps may compose to less than this.
+    """
+    from dpkv.accounting import ROW
+    from dpkv.ledger.entries import draft_charge
+
+    plan = job.preparation.plan
+    account = job.find_account(account)
+    known = ledger.read()
+    repeated = known.find(name) is not None
+    wanted = draft_charge(
+        release_id=name,
+        dataset=account,
+        label=job.source.label,
+        eps=plan.exact_eps,
+        delta=plan.exact_delta,
+        neighbours=plan.neighbours.value,
+        unit=ROW.kind,
+        end_to_end=plan.end_to_end,
+        plan_digest=plan.digest,
+    )
+    before = known.account(account)
+    if not repeated:
+        before.check_affordable(wanted)
+    after = before if repeated else before.with_entry(wanted)
+    left = None if after.remaining is None else f"{after.remaining:f}"
+    facts = {"eps": "0" if repeated else plan.eps, "delta": "0" if repeated else plan.delta}
+    if as_json:
+        promise = {"neighbours": plan.neighbours.value, "unit": ROW.kind}
+        answer = {"kind": "price", **facts, **promise, "account": account, "remaining": left}
+        output.print_json({"schema_version": 1, **answer})
+        return
+    beyond = f", delta {facts['delta']}" if facts["delta"] != "0" else ""
+    told = "no budget is set" if left is None else f"{left} would be left"
+    output.say(f"would charge eps {facts['eps']}{beyond} ({after.protects}); {told}")
+    output.say(f"account {account} of {ledger.place}; nothing was read, charged or written")
+
+
 @contextlib.contextmanager
 def _charge_told(charging: Charging) -> Iterator[None]:
     """Whatever stops a release, say whether it was charged and how to finish it."""
@@ -118,13 +172,24 @@ def _charge_told(charging: Charging) -> Iterator[None]:
     except BrokenPipeError:  # whoever reads has heard enough, and the files are written
         raise
     except BaseException as error:
-        charged = _charged(charging.ledger, charging.release_id)
+        charged = _charged_if_known(charging.ledger, charging.release_id)
         told = "before anything was charged." if charged is None else charged
         if isinstance(error, KeyboardInterrupt):
             raise UserInterruptError(f"interrupted {told}") from None
         if not charging.is_repeated and charged is not None:
             output.note(f"stopped {told}")
         raise
+
+
+def _charged_if_known(ledger: Ledger, name: str) -> str | None:
+    """Return what of a release was charged; of a ledger that vanished, that it is not known."""
+    try:
+        return _charged(ledger, name)
+    except LedgerError:
+        return (
+            f"with a ledger that cannot be read, so that it is not known whether release {name} was "
+            f"charged: run again with --id {name} when it can, and it is charged once."
+        )
 
 
 def _charged(ledger: Ledger, name: str) -> str | None:

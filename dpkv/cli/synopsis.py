@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpkv.cli import output
-from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import UsageError
+from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
     from dpkv.releases import Standing
@@ -37,7 +37,7 @@ def seed_from_synopsis(
             "--synopsis takes the place of DATA: only --k, --seed, --out and --json go with it."
         )
     output.check_target(out or Path(f"{_NAME}.csv"), path)
-    found = read_synopsis(path, workspace=WORKSPACE)
+    found = read_synopsis(path, workspace=find_workspace())
     standing = found.standing
     assert standing is not None
     out = stamped(out, standing, _NAME)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from dpkv.cli import options, output
-from dpkv.cli.reading import WORKSPACE
 from dpkv.cli.synopsis import record_words, stamped
+from dpkv.settings import find_workspace
 
 _NAME = "synthetic-rows"
 
@@ -42,7 +42,7 @@ def synthesize(
 
     whole_number("seed", seed, at_least=0)
     output.check_target(out or Path(f"{_NAME}.csv"), synopsis)
-    found = read_synopsis(synopsis, workspace=WORKSPACE)
+    found = read_synopsis(synopsis, workspace=find_workspace())
     standing = found.standing
     assert standing is not None
     out = stamped(out, standing, _NAME)

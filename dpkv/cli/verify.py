@@ -10,8 +10,8 @@ import typer
 
 from dpkv import foreign
 from dpkv.cli import options, output
-from dpkv.cli.reading import WORKSPACE
 from dpkv.errors import UsageError, VerificationError
+from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
     from dpkv.releases import Check, ReleaseRecord
@@ -43,8 +43,12 @@ def verify(
         ),
     ] = None,
     workspace: Annotated[
-        Path, typer.Option(help="Where the curator's ledger is, if it is here.")
-    ] = WORKSPACE,
+        Path | None,
+        typer.Option(
+            help="Where the curator's ledger is, if it is here (default: as for all commands).",
+            show_default=False,
+        ),
+    ] = None,
     strict: Annotated[
         bool,
         typer.Option(
@@ -66,7 +70,7 @@ def verify(
     from dpkv.releases.verify import failed
 
     text = foreign.text_of(record)
-    named = _Named(public_key, trusted_keys, workspace)
+    named = _Named(public_key, trusted_keys, workspace or find_workspace())
     kind = kind_of(text)
     if kind == "witness":
         found = _witness_checks(text, record, named)

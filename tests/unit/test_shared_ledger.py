@@ -286,6 +286,29 @@ def test_releases_from_two_folders_share_a_moved_budget(
         assert PASSWORD not in path.read_text(encoding="utf-8")
 
 
+def test_a_server_that_vanishes_between_charge_and_keep_publishes_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running_server() as server:
+        monkeypatch.setenv("DPKV_LEDGER", server.make_database())
+        keep = Ledger.keep
+
+        def vanished(ledger: Ledger, **named: str) -> object:
+            server.kill()
+            return keep(ledger, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "keep", vanished)
+            done = run(*RELEASE, "--id=mine", "--out=1")
+        assert done.returncode == 2 and not (tmp_path / "1").exists()
+        lines = done.stderr.splitlines()
+        assert any("not known whether release mine was charged" in line for line in lines)
+        assert lines[-1].startswith("dpkv: error: the ledger postgresql://curator@")
+        server.start_again()
+        assert run(*RELEASE, "--id=mine", "--out=1").returncode == 0
+        assert Ledger(tmp_path / ".dpkv").verify().accounts()[0].n_charges == 1
+
+
 # --- kills --------------------------------------------------------------------------------------
 
 CHARGES = """

@@ -1,0 +1,103 @@
+"""Which workspace is meant: by option, environment or settings; and what a release would cost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.run import Run, in_process, refusal
+
+from dpkv.settings import find_ledger_address, find_workspace
+
+TABLE = "a,b\n0.31337,0.2\n0.5,0.5\n-0.5,-0.5\n"
+RELEASE = ("release", "t.csv", "--k=2", "--bounds=-1,1", "--eps=0.5", "--mechanism=lloyd")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "t.csv").write_text(TABLE, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path) -> Run:
+    return in_process(monkeypatch, capsys, home / "one", secret="31337")
+
+
+def settle(home: Path, text: str) -> None:
+    (home / "config" / "dpkv").mkdir(parents=True, exist_ok=True)
+    (home / "config" / "dpkv" / "settings.toml").write_text(text, encoding="utf-8")
+
+
+def test_a_budget_holds_from_every_folder_that_names_its_workspace(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = home / "budgets"
+    option = f"--workspace={shared}"
+    assert run(option, "ledger", "set-budget", "t.csv", "--eps=1").returncode == 0
+    assert run(option, *RELEASE, "--out=1").returncode == 0
+    monkeypatch.setenv("DPKV_WORKSPACE", str(shared))
+    assert run(*RELEASE, "--out=2").returncode == 0
+    monkeypatch.delenv("DPKV_WORKSPACE")
+    settle(home, f"workspace = {str(shared)!r}\n")
+    told = refusal(run(*RELEASE, "--out=3"), exit_code=4)
+    assert "remaining 0, short by 0.5" in told
+    assert run("verify", "1/release.json").returncode == 0
+    assert not (home / "one" / ".dpkv").exists()
+    assert run("--workspace=.dpkv", *RELEASE, "--out=3").returncode == 0, "the option goes first"
+
+
+def test_an_option_is_for_one_command(run: Run, home: Path) -> None:
+    assert run(f"--workspace={home / 'w'}", "ledger", "show").returncode == 0
+    assert run("ledger", "show").returncode == 0
+    assert find_workspace() == Path(".dpkv")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("workspace = ", "must be TOML"),
+        ("workspace = 1\n", "must set workspace and ledger alone, as texts"),
+        ("password = 'x'\n", "must set workspace and ledger alone"),
+    ],
+)
+def test_bad_settings_are_told(run: Run, home: Path, text: str, words: str) -> None:
+    settle(home, text)
+    assert words in refusal(run("ledger", "show"))
+
+
+def test_a_bad_address_is_told(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(home, "ledger = 'mysql://x'\n")
+    assert find_ledger_address() == "mysql://x"
+    assert "DPKV_LEDGER must be an address such as postgresql://" in refusal(run("ledger", "show"))
+    monkeypatch.setenv("DPKV_LEDGER", "sqlite:///x")
+    assert "DPKV_LEDGER must be an address" in refusal(run("ledger", "show"))
+
+
+def test_a_dry_run_prices_and_charges_nothing(run: Run, home: Path) -> None:
+    assert run("ledger", "set-budget", "t.csv", "--eps=0.8").returncode == 0
+    done = run(*RELEASE, "--dry-run")
+    assert done.stdout.startswith("would charge eps 0.5 (replace-one, rows); 0.3 would be left\n")
+    stated = json.loads(run(*RELEASE, "--dry-run", "--json").stdout)
+    assert (stated["eps"], stated["remaining"], stated["unit"]) == ("0.5", "0.3", "row")
+    assert len(json.loads(run("ledger", "show", "--json").stdout)["entries"]) == 1
+    assert not (home / "one" / "release").exists()
+    assert run(*RELEASE, "--id=mine").returncode == 0
+    repeated = run(*RELEASE, "--id=mine", "--out=2", "--dry-run").stdout
+    assert repeated.startswith("would charge eps 0 (replace-one, rows); 0.3 would be left")
+    told = refusal(run(*RELEASE, "--dry-run", "--out=3"), exit_code=4)
+    assert "requested eps 0.5, remaining 0.3, short by 0.2" in told
+    other = refusal(run(*RELEASE, "--neighbours=add-remove", "--dry-run", "--out=3"))
+    assert "is for replace-one neighbours" in other
+
+
+def test_a_dry_run_reads_no_record(run: Run, home: Path) -> None:
+    """A cell that no release would accept is not seen."""
+    bad = "a,b\n0.31337,x\n0.5,0.5\n"
+    (home / "one" / "bad.csv").write_text(bad, encoding="utf-8")
+    asked = ("release", "bad.csv", *RELEASE[2:])
+    assert run(*asked, "--dataset=people", "--header", "--dry-run").returncode == 0
+    assert run(*asked, "--dataset=people", "--header").returncode == 2, "the planted fault"
