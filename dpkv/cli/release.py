@@ -187,8 +187,8 @@ def _charged_if_known(ledger: Ledger, name: str) -> str | None:
         return _charged(ledger, name)
     except LedgerError:
         return (
-            f"with a ledger that cannot be read, so that it is not known whether release {name} was "
-            f"charged: run again with --id {name} when it can, and it is charged once."
+            "with a ledger that cannot be read, so that it is not known whether release "
+            f"{name} was charged: run again with --id {name} when it can, and it is charged once."
         )
 
 
