@@ -46,6 +46,10 @@ class Subject(Frozen):
     released_centers: tuple[tuple[float, ...], ...] | None
     vouched_by: tuple[str, ...] | None
     """Who says that the record of the release is what happened; None where there is no release."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    """The released groups as people read them, a row each after the header; from the record."""
+    groups_note: str = ""
+    """What errors cover, or why there are none."""
 
 
 NOT_VOUCHED = (

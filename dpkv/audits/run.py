@@ -42,7 +42,7 @@ from dpkv.mechanisms import (
     from_description,
 )
 from dpkv.noise import Entropy, OperatingSystemEntropy
-from dpkv.releases import Plan, ReleaseRecord, wording
+from dpkv.releases import Plan, ReleaseRecord, frames, wording
 from dpkv.releases.guarantee import guarantee
 from dpkv.releases.settling import mechanism_of
 from dpkv.types import Floats, Integers, StageProgress
@@ -438,7 +438,14 @@ def _subject(job: Job) -> Subject:
         ks=job.ks,
         released_centers=None if job.release is None else job.release.centers,
         vouched_by=None if job.release is None else job.vouched_by,
+        groups=() if job.release is None else _groups(job.release),
+        groups_note="" if job.release is None else frames.note_of(job.release),
     )
+
+
+def _groups(release: ReleaseRecord) -> tuple[tuple[str, ...], ...]:
+    header, rows = frames.cells_of(release)
+    return (tuple(header), *map(tuple, rows))
 
 
 def _synthetic(domain: Domain) -> tuple[tuple[float, ...], ...]:

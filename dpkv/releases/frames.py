@@ -48,6 +48,15 @@ def cells_of(record: ReleaseRecord) -> tuple[list[str], list[list[str]]]:
     return header, rows
 
 
+def note_of(record: ReleaseRecord) -> str:
+    """Return what errors cover, and what cannot be told, in sentences."""
+    covered = [ERRORS_COVER] if record.sizes is not None else []
+    if record.untold is not None:
+        why = UNTOLD.get(record.untold, record.untold)
+        covered.append(f"{why[:1].upper()}{why[1:]}.")
+    return " ".join(covered)
+
+
 def html_of(record: ReleaseRecord) -> str:
     """Return the groups as an HTML table with the promise above it, everything escaped."""
     header, rows = cells_of(record)
@@ -55,9 +64,7 @@ def html_of(record: ReleaseRecord) -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
-    note = ERRORS_COVER if record.sizes is not None else ""
-    if record.untold is not None:
-        note = UNTOLD.get(record.untold, record.untold)
+    note = note_of(record)
     return (
         f"<div><p>{escape(record.summary)}</p><table><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table><p><small>{escape(note)}</small></p></div>"

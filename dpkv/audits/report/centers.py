@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpkv.audits.report.blocks import Cell, Picture, Section, TableBlock, Text, chunks, plain
+from dpkv.audits.report.blocks import (
+    MOST_COLUMNS,
+    Cell,
+    Picture,
+    Section,
+    TableBlock,
+    Text,
+    chunks,
+    plain,
+)
 from dpkv.audits.report.numbers import count, exact, number
 from dpkv.audits.results import Audit, Subject
 
@@ -16,6 +25,7 @@ _NONE = (
 _DRAWN = "Released centres and made-up points all over the bounds; no record is drawn."
 _ONLY_CENTERS = "Released centres; no record is drawn."
 _PLANE = 2
+_MOST_GROUPS = 30
 
 Numbered = tuple[int, tuple[float, ...]]
 """A centre and its number, from 1."""
@@ -36,7 +46,21 @@ def centers_section(audit: Audit) -> Section:
         f"Scatter plot of {count(len(subject.released_centers))} released centres and "
         f"{count(len(audit.synthetic_points))} synthetic points; the table has the centres.",
     )
-    return Section("release", _TITLE, (Text(named), picture, *_center_tables(subject)))
+    groups = _groups_table(subject)
+    return Section("release", _TITLE, (*groups, Text(named), picture, *_center_tables(subject)))
+
+
+def _groups_table(subject: Subject) -> tuple[TableBlock | Text, ...]:
+    """Return the groups as people read them, where a row fits the page."""
+    if len(subject.groups) < _PLANE or len(subject.groups[0]) > MOST_COLUMNS:
+        return (Text(subject.groups_note),) if subject.groups_note else ()
+    header, *rows = subject.groups
+    shown = tuple(plain(*row) for row in rows[:_MOST_GROUPS])
+    notes = (subject.groups_note,) if subject.groups_note else ()
+    caption = "The groups, each with the standard error that is due to noise"
+    if "±" not in "".join("".join(row) for row in rows):
+        caption = "The groups"
+    return (TableBlock("groups", caption, header, shown, notes=notes),)
 
 
 def _axes(subject: Subject) -> str:

@@ -47,6 +47,7 @@ _PUBLIC = Banner(
     "Left out, because it depends on the private records beyond the release: the published "
     "calibration, the losses on the curator's own records, and the comparison of accuracy.",
 )
+_LARGEST_ODDS = 20.0  # of eps: beyond, odds say nothing to anybody
 _METHOD = (
     "An audit can refute a claim; it cannot prove one. The proof is the mechanism's own, and the "
     "verdict says that nothing found contradicts it.",
@@ -133,6 +134,7 @@ def _verdict(audit: Audit) -> VerdictCard:
         ("Released", _release_words(subject)),
         *vouched,
         (_promise(audit), subject.statement),
+        *_odds(audit),
         ("Neighbours", _relation(subject)),
         ("Protects", subject.protects),
         ("Mechanism", subject.title),
@@ -148,6 +150,15 @@ def _verdict(audit: Audit) -> VerdictCard:
         facts=facts,
         assumptions=subject.assumptions,
     )
+
+
+def _odds(audit: Audit) -> tuple[tuple[str, str], ...]:
+    """Return what eps means for what anybody may learn of one record."""
+    eps = float(audit.subject.eps)
+    if not audit.verdict.holds or not audit.subject.end_to_end or eps > _LARGEST_ODDS:
+        return ()
+    told = f"a fact about whoever is protected, at even odds before, becomes {math.exp(eps):.3g} to 1"
+    return (("In odds", f"{told} at most, whatever else is known."),)
 
 
 def _status(audit: Audit) -> str:

@@ -47,6 +47,7 @@ from dpkv.mechanisms.mechanism import (
     members,
 )
 from dpkv.mechanisms.synopsis import refine
+from dpkv.mechanisms.synopsis.estimates import estimate_by_steps
 from dpkv.noise import smallest_scale
 from dpkv.records.questions import Ask, Clusters, norms_step, residuals_step
 from dpkv.types import Integers
@@ -203,6 +204,11 @@ class CompletedKVariates(Mechanism):
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
+    @property
+    def untold(self) -> str | None:
+        """Lloyd steps tell all."""
+        return None
+
     def run(self, ask: Ask) -> Outcome:
         """Seed, and move the centers by private Lloyd steps, idle ones to where they are missed."""
         estimate = self._opening(self.grid.clip(self.seeding.run(ask).centers))
@@ -214,7 +220,9 @@ class CompletedKVariates(Mechanism):
             if left >= SETTLING_STEPS:
                 spread = estimate_spread(histogram, before, estimate, noise, grid)
                 estimate = move_idle_centers(estimate, spread, grid, ask.coins)
-        return Outcome(estimate.centers)
+        total = self.public_shares(self.n_records)
+        told = estimate_by_steps(before, estimate, noise, grid, total)
+        return Outcome(estimate.centers, clusters=told.worth(self.unit.counted(1.0)))
 
     def _opening(self, centers: Integers) -> refine.Estimate:
         """Return what is known before the first step, from public facts."""

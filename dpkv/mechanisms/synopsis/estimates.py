@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dpkv.grid import Grid
 from dpkv.kernels import assign_nearest, two_nearest
 from dpkv.mechanisms.clusters import ClusterEstimates, fit_total, radii_from_norms
 from dpkv.mechanisms.synopsis import refine
@@ -24,6 +25,35 @@ _UNEVEN = 0.1  # variance of a share of a crossed cell, over share times the res
 _LEAST_SQUARE = 1.0  # squared grid steps
 _FROM_CELLS = 2  # dimensions up to which cells are fine enough to tell distances
 _CELLS_ERROR, _NORMS_ERROR = 0.06, 0.02  # of a potential told by cells, or by histograms of norms
+_STEPS_ERROR = 0.1  # by histograms around centers that still move
+
+
+def estimate_by_steps(
+    before: refine.Estimate,
+    after: refine.Estimate,
+    noise: refine.StepNoise,
+    grid: Grid,
+    total: float | None,
+) -> ClusterEstimates:
+    """Return what Lloyd steps alone say of the clusters: there are no cells.
+
+    Counts are of clusters around the centers before the last step. How much a step changes is told
+    by the counts before.
+    """
+    assert after.norms is not None
+    sizes, left = fit_total(after.counts, after.count_variance, total)
+    own = np.square(after.counts - before.counts) - after.count_variance - before.count_variance
+    drift = (np.maximum(own, 0.0) + max(float(own.mean()), 0.0)) / 2.0
+    radii, radius_sd = radii_from_norms(
+        after.norms,
+        refine.bin_edges(grid, squared=noise.gaussian),
+        squared=noise.gaussian,
+        n_features=grid.n_features,
+        bin_sd=np.sqrt(2.0) * noise.norm_scale,
+    )
+    sd = np.repeat(np.sqrt(after.variance)[:, np.newaxis], grid.n_features, axis=1)
+    size_sd = np.sqrt(left + drift)
+    return ClusterEstimates(sd, sizes, size_sd, radii, radius_sd, _STEPS_ERROR)
 
 
 @dataclass(frozen=True, eq=False)

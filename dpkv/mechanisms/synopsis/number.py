@@ -23,7 +23,7 @@ from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.potentials import lloyd
 from dpkv.types import Float64s
 
-_UNRESOLVED = 0.3  # of where points may be: what blurs the curve
+_UNRESOLVED, _PROJECTED = 0.3, 0.1  # of where points may be: what blurs the curve
 _STARTS = 4
 _BEYOND = 1.5  # times the most clusters: joining begins with so many
 _ITERATIONS, _AFTER_JOINING = 30, 3
@@ -66,7 +66,8 @@ def potential_curve(cells: PrivateCells, most: int, rng: np.random.Generator) ->
             labels = assign_nearest(points, np.asarray(made.centers))[0]
             mass = np.asarray(np.bincount(labels, weights, number), dtype=np.float64)
             centers = _joined(np.asarray(made.centers), mass)
-    unresolved = _UNRESOLVED * float(weights @ found.spread)
+    share = _UNRESOLVED if cells.space.matrix is None else _PROJECTED
+    unresolved = share * float(weights @ found.spread)
     return np.asarray(np.minimum.accumulate(curve)[: min(most, begin)] + unresolved)
 
 
