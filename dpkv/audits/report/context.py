@@ -157,7 +157,9 @@ def _odds(audit: Audit) -> tuple[tuple[str, str], ...]:
     eps = float(audit.subject.eps)
     if not audit.verdict.holds or not audit.subject.end_to_end or eps > _LARGEST_ODDS:
         return ()
-    told = f"a fact about whoever is protected, at even odds before, becomes {math.exp(eps):.3g} to 1"
+    told = (
+        f"a fact about whoever is protected, at even odds before, becomes {math.exp(eps):.3g} to 1"
+    )
     return (("In odds", f"{told} at most, whatever else is known."),)
 
 
