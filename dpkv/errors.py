@@ -10,6 +10,7 @@
         ├── ParameterError     a parameter is outside its allowed values
         ├── DomainError        bounds that do not describe a domain
         ├── BoundsNotFoundError  private bounds that the noise hides; their share is spent
+        ├── SchemaError        a schema that does not say what a table is, or not all of it
         ├── TableError         a table that cannot be read as numbers
         ├── DatasetError       a data set of the paper that is not here, or not what it should be
         └── LedgerError        the ledger is foreign, read-only, full, locked, or
@@ -125,6 +126,10 @@ class BoundsNotFoundError(UsageError):
             f"share of eps, {share:f}, {fate}, and nothing more: give public bounds, or try a "
             "larger eps, a larger share for bounds or fewer columns, under a new id."
         )
+
+
+class SchemaError(UsageError):
+    """A schema that cannot be read, contradicts itself, or leaves something open."""
 
 
 class TableError(UsageError):

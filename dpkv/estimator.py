@@ -123,7 +123,7 @@ class PrivateKMeans(
             records,
             k=self.n_clusters,
             eps=self.epsilon,
-            bounds=self.bounds,  # type: ignore[arg-type]
+            bounds=self.bounds,
             mechanism=self.mechanism,
             neighbours=self.neighbours,
             gamma=self.gamma,

@@ -20,6 +20,7 @@ from dpkv.mechanisms import Algorithm0, Mechanism, Neighbours
 from dpkv.mechanisms.mechanism import AuditPart
 from dpkv.noise import SeededEntropy
 from dpkv.records import Curator, one_row_each, run_on_points
+from dpkv.simplices import ProductGrid
 from dpkv.types import Float64s, Integers
 
 SIZES = (50, 2000)
@@ -81,6 +82,7 @@ def data_loss(
     of_release = None
     # Moving draws onto a ball merges draws that no formula covers; a box merges only tails.
     unmoved = mechanism.density.stays_inside or isinstance(mechanism.grid, BoxGrid)
+    unmoved &= not isinstance(mechanism.grid, ProductGrid)
     if released is not None and unmoved:
         tried = list_replacements(mechanism.grid, released)
         of_release = exact_losses(mechanism, points, released, tried).largest

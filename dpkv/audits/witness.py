@@ -32,6 +32,7 @@ from dpkv.records.questions import Density, LaplaceDensity, WindowDensity
 from dpkv.releases.frozen import Frozen
 from dpkv.releases.parsing import parse
 from dpkv.releases.verify import Check
+from dpkv.simplices import ProductGrid
 from dpkv.validation import MOST_RECORDS
 
 _DOWN, _UP = (Context(prec=60, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
@@ -193,7 +194,7 @@ def _levels(density: Density) -> Levels:
         return LaplaceLevels(density.scale or 1.0)
     assert isinstance(density, WindowDensity)
     grid = density.grid
-    if isinstance(grid, BoxGrid):
+    if isinstance(grid, (BoxGrid, ProductGrid)):
         return WindowLevels(density.ratio, box_window(grid.tops, density.reach))
     assert isinstance(grid, L1BallGrid)
     return WindowLevels(density.ratio, ball_window(grid.reach, density.reach))
@@ -205,7 +206,8 @@ def check_witness(witness: Witness) -> tuple[Check, ...]:
     points = np.asarray([*witness.common, witness.old, witness.new], dtype=np.int64)
     if points.shape[1] != mechanism.grid.n_features:
         raise UsageError("the witness's points and its bounds differ in columns.")
-    if isinstance(mechanism, Algorithm0) and mechanism.density.stays_inside:
+    moved = isinstance(mechanism.grid, ProductGrid)  # drawn in the box around, then moved inside
+    if isinstance(mechanism, Algorithm0) and mechanism.density.stays_inside and not moved:
         points = np.concatenate([points, np.asarray(witness.output, dtype=np.int64)])
     inside = bool((mechanism.grid.clip(points) == points).all())
     total = sum(witness.counts) + 1

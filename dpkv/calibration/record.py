@@ -170,7 +170,11 @@ class Calibration(_Record):
     data_fingerprint: str | None = None
     """A keyed hash of the file: tells whether it is still the table that was calibrated."""
     header: bool | None = None
-    missing: str = "refuse"
+    missing: str | None = None
+    schema_file: str | None = None
+    """The schema that said what the table holds, where one did."""
+    encoding: str | None = None
+    decimal: str | None = None
     domain: dict[str, Any]
     coordinates: str
     radius: Radius

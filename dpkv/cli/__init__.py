@@ -25,6 +25,7 @@ from dpkv.cli.calibrate import calibrate
 from dpkv.cli.guarantees import guarantees
 from dpkv.cli.parsing import Command, Group
 from dpkv.cli.release import release, simulate
+from dpkv.cli.schema import schema
 from dpkv.cli.seed import seed
 from dpkv.cli.synthesize import synthesize
 from dpkv.cli.verify import verify
@@ -62,7 +63,8 @@ def _register(group: typer.Typer, name: str, command: Callable[..., None]) -> No
     group.command(name, cls=Command)(_interruptible(command))
 
 
-for _command in (calibrate, release, audit, verify, simulate, seed, synthesize, guarantees):
+_COMMANDS = (schema, calibrate, release, audit, verify, simulate, seed, synthesize, guarantees)
+for _command in _COMMANDS:
     _register(app, _command.__name__, _command)
 
 _ledger = typer.Typer(

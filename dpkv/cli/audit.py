@@ -82,7 +82,7 @@ def audit(
     columns: options.Columns = None,
     header: options.Header = None,
     scale: options.Scale = True,
-    missing: options.MissingRule = "refuse",
+    missing: options.MissingRule = None,
     memory_limit: options.MemoryLimit = 512,
     command: audit_command.Command = None,
     claim: audit_command.ClaimText = None,
@@ -130,7 +130,7 @@ def audit(
     target = output.check_new_folder(out)
     record, vouched_by = _release_of(subject)
     said = eps, bounds, gamma, columns, plant
-    chosen = mechanism != "kvariates" or calibration != "certified" or missing != "refuse"
+    chosen = mechanism != "kvariates" or calibration != "certified" or missing is not None
     if record is not None and (chosen or not scale or any(value is not None for value in said)):
         raise UsageError(
             "a release is audited as it was made: only --data, --header, --k, --quick, --public, "

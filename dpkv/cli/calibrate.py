@@ -59,7 +59,10 @@ def calibrate(
     header: options.Header = None,
     bounds: options.BoundsText = None,
     scale: options.Scale = True,
-    missing: options.MissingRule = "refuse",
+    missing: options.MissingRule = None,
+    schema: options.SchemaFile = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
     memory_limit: options.MemoryLimit = 512,
     as_json: options.AsJson = False,
 ) -> None:
@@ -79,7 +82,9 @@ def calibrate(
     whole_number("seed", seed, at_least=0)
     wanted = None if k is None else options.parse_counts(k)
     output.check_plot_target(plot)
-    table = TableOptions(data, columns, header, bounds, scale, missing, memory_limit)
+    table = TableOptions(
+        data, columns, header, bounds, scale, missing, memory_limit, schema, encoding, decimal
+    )
     file = WatchedFile(data)
     prepared = table.read(data_bounds=True, for_release=True)
     assert prepared.domain is not None
@@ -90,7 +95,10 @@ def calibrate(
         )
     record = record.model_copy(
         update={
-            "columns": prepared.table.columns,
+            "columns": prepared.table.used,
+            "schema_file": None if table.schema_file is None else str(table.schema_file.resolve()),
+            "encoding": encoding,
+            "decimal": decimal,
             "data_file": str(data.resolve()),
             "data_fingerprint": file.fingerprint(find_workspace()),
             "header": header,

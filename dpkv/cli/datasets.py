@@ -120,11 +120,18 @@ def make(
 
     Example:  dpkv datasets make peers --out peers.csv --move 0.2
     """
+    from dpkv.paper.datasets import hospital
     from dpkv.paper.datasets.synthetic_tables import Wish, csv_text, make_table
 
     if not out.name.endswith((".csv", ".csv.gz")):
         raise UsageError(f"--out must end in .csv or .csv.gz. Got {out.name!r} instead.")
     target = output.check_new_file(out)
+    if name == hospital.NAME:
+        others = (columns, clusters, move, edge)
+        if any(one is not None for one in others):
+            raise UsageError(f"{name} takes --seed and --rows only.")
+        _make_hospital(target, seed, rows)
+        return
     table = make_table(name, Wish(seed, rows, columns, clusters, move, edge))
     text = csv_text(table)
     contents = gzip.compress(text.encode(), mtime=0) if out.name.endswith(".gz") else text
@@ -132,3 +139,19 @@ def make(
     n_records, n_features = table.values.shape
     held = "" if table.labels is None else f", and its {table.label_name}"
     output.note(f"wrote {out}: {n_records} records x {n_features} columns{held}")
+
+
+def _make_hospital(target: Path, seed: int, rows: int | None) -> None:
+    """Write the visits, and beside them the schema that a data dictionary would give."""
+    from dpkv.paper.datasets import hospital
+    from dpkv.tables.schema import schema_path
+    from dpkv.validation import MOST_CENTERS, whole_number
+
+    n_visits = hospital.N_VISITS if rows is None else rows
+    whole_number("--rows", n_visits, at_least=1, at_most=100 * MOST_CENTERS)
+    beside = output.check_new_file(schema_path(target))
+    text = hospital.hospital_visits(seed or hospital.SEED, n_visits)
+    contents = gzip.compress(text.encode(), mtime=0) if target.name.endswith(".gz") else text
+    output.write_public(target, contents)
+    output.write_public(beside, hospital.schema_text())
+    output.note(f"wrote {target}: {n_visits} visits; and {beside}, their schema")

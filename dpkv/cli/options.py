@@ -42,12 +42,30 @@ BoundsText = Annotated[
 Scale = Annotated[
     bool, typer.Option("--scale/--no-scale", help="Scale a box of bounds to the unit cube.")
 ]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="The table's public facts (default: data.schema.json beside data.csv, where there is "
+        "one). Other options override it.",
+        show_default=False,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="utf-8, utf-16, latin-1 or cp1252 (default: UTF-8, or UTF-16 by its mark)."),
+]
+Decimal = Annotated[
+    str | None, typer.Option(help="The decimal mark of numbers: . or , (default: the schema's, .).")
+]
 MissingRule = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--missing",
-        help="Cells with text, NaN, infinity or nothing: refuse the table; fill:VALUE, that cell "
-        "alone; or ignore: its row counts for nothing.",
+        help="Cells with text, NaN, infinity or nothing, in all columns: refuse the table; "
+        "fill:VALUE, that cell alone; or ignore: its row counts for nothing (default: as the "
+        "schema says, or refuse).",
+        show_default=False,
     ),
 ]
 MemoryLimit = Annotated[

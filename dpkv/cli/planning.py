@@ -84,6 +84,7 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
     from dpkv.releases.inputs import FileInput
     from dpkv.releases.preparation import prepare_release
     from dpkv.releases.request import Request
+    from dpkv.tables.described import schema_of
 
     kept = None if asked.table is not None else _newest_calibration()
     record = None if kept is None else kept.record
@@ -100,10 +101,11 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         gamma = record.rows[0].certified.gamma if gamma is None else gamma
     if table is None or eps is None:
         raise UsageError("--eps must be given with a table: how much may the release cost?")
-    if asked.bounds is None and record is None:
+    schema = schema_of(asked.schema or (None if record is None else record.schema_file), table)
+    if asked.bounds is None and record is None and schema is None:
         raise UsageError(
             "--bounds must be given with a table: low,high in numbers; or private, to find them "
-            "with a share of eps; or data, which leaks."
+            "with a share of eps; or data, which leaks; or a schema beside the table."
         )
     bounds = _bounds(asked.bounds, record)
     request = Request(
@@ -124,6 +126,9 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         columns=columns,
         header=header,
         missing=missing,
+        schema=schema,
+        encoding=asked.encoding if record is None else record.encoding,
+        decimal=asked.decimal if record is None else record.decimal,
         person=asked.person,
         rows_per_person=asked.rows_per_person,
         one_row_per_person=asked.one_row_per_person,
@@ -209,11 +214,12 @@ def _taken(asked: ReleaseOptions, kept: KeptCalibration) -> Taken:
 
 def _check_completable(asked: ReleaseOptions, record: Calibration) -> None:
     """Refuse what belongs to a table that is named, and tell what was not calibrated for."""
-    said = asked.columns, asked.header, None if asked.missing == "refuse" else True
+    said = asked.columns, asked.header, asked.missing, asked.schema, asked.encoding, asked.decimal
     if any(value is not None for value in said) or not asked.scale:
         raise UsageError(
-            "--columns, --header, --no-scale and --missing belong to a table that is named: "
-            "without one the newest calibration says how the table is read."
+            "--columns, --header, --no-scale, --missing, --schema, --encoding and --decimal belong "
+            "to a table that is named: without one the newest calibration says how the table is "
+            "read."
         )
     if record.data_file is None or record.columns is None:
         raise UsageError(
@@ -240,14 +246,15 @@ def _known_eps_tilde(asked: ReleaseOptions, record: Calibration, plan: Plan) -> 
     return usable_eps_tilde(plan.k, row.published.eps_tilde, row.published.note)
 
 
-def _bounds(text: str | None, record: Calibration | None) -> AnyBounds:
+def _bounds(text: str | None, record: Calibration | None) -> AnyBounds | None:
     """Return the bounds as a request has them: those that were typed, or the calibration's."""
     from dpkv.domain import Domain
 
     if text is not None:
         bounds: AnyBounds = text if text in _LEAKY_OR_PRIVATE else options.parse_bounds(text)
         return bounds
-    assert record is not None
+    if record is None:
+        return None
     if record.domain["source"] == "data":
         raise UsageError(
             "the newest calibration read its bounds from the data, and a release by them would "

@@ -22,26 +22,44 @@ class TableOptions:
     header: bool | None
     bounds: str | None
     scale: bool
-    missing: str
+    missing: str | None
     memory_limit: int
+    schema: Path | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+
+    @property
+    def schema_file(self) -> Path | None:
+        """The schema that is used: the one that was named, or the one beside the table."""
+        from dpkv.tables.schema import find_schema
+
+        return self.schema or find_schema(self.data)
 
     def read(self, *, data_bounds: bool = False, for_release: bool = False) -> Prepared:
         """Read the table and bring it into its domain, as a release would if it is for one."""
         from dpkv.tables import open_table, prepare
-        from dpkv.tables.facts import Missing
+        from dpkv.tables.described import domain_by, facts_by, schema_of
         from dpkv.tables.table import check_header
 
         memory_limit = options.memory_bytes(self.memory_limit)
         bounds = None if self.bounds is None else options.parse_bounds(self.bounds)
         names = options.split_columns(self.columns)
-        rule = Missing.parse(self.missing, "--missing")
-        source = open_table(self.data, columns=names, header=self.header, missing=rule)
+        schema = schema_of(self.schema, self.data)
+        facts = facts_by(
+            schema,
+            columns=names,
+            header=self.header,
+            missing=self.missing,
+            encoding=self.encoding,
+            decimal=self.decimal,
+        )
+        source = open_table(self.data, facts)
         if for_release:
             check_header(source)
         with ProgressBar(f"reading {self.data.name}") as bar:
             return prepare(
                 source,
-                bounds=bounds,
+                bounds=domain_by(source.facts, bounds, schema, scaled=self.scale),
                 scaled=self.scale,
                 data_bounds=data_bounds,
                 memory_limit=memory_limit,

@@ -118,7 +118,10 @@ class ReleaseOptions:
     columns: options.Columns = None
     header: options.Header = None
     scale: options.Scale = True
-    missing: options.MissingRule = "refuse"
+    missing: options.MissingRule = None
+    schema: options.SchemaFile = None
+    encoding: options.Encoding = None
+    decimal: options.Decimal = None
     person: Annotated[
         str | None,
         typer.Option(

@@ -23,7 +23,7 @@ def release(
     *,
     k: int | str | tuple[int, int],
     eps: float | str | Decimal,
-    bounds: AnyBounds,
+    bounds: AnyBounds | None = None,
     workspace: str | Path | None = ".dpkv",
     dataset: str | None = None,
     release_id: str | None = None,
@@ -43,7 +43,7 @@ def release(
     eps : what the whole release may cost.
     bounds : where records may lie: low, high for all columns, one pair per column, a mapping or a
         ``Domain``; "private" finds them with a share of eps; "data" reads them off the records,
-        which leaks, and everything written says so.
+        which leaks, and everything written says so. None takes them from a schema.
     workspace : the folder of the ledger; None charges nobody, and the caller keeps the account.
     dataset : the name of the data set whose budget is charged, of your choice: all releases that
         concern the same people should bear the same. Without it a ledger knows a file by its bytes
@@ -69,6 +69,9 @@ def release(
     columns : the columns to use of a file, in this order; names of the columns of an array that has
         none or others. They are published.
     header : whether the first row of a CSV file holds names (default: detected).
+    schema : the public facts of the table, as ``dpkv schema`` writes them: a file, or a
+        ``dpkv.TableSchema``; the one beside a file is found. Other parameters override it.
+    encoding, decimal : of a CSV file, where they are not UTF-8 and a point.
     missing : what a cell becomes that is no number within ±2^53, such as NaN or text: "refuse" the
         data, so that there being a release tells that no row has one; "fill:VALUE", that cell
         alone; or "ignore", with which its row is there and counts for nothing.
@@ -99,8 +102,8 @@ def simulate(
     *,
     k: int | str | tuple[int, int],
     eps: float | str | Decimal,
-    bounds: AnyBounds,
     seed: int,
+    bounds: AnyBounds | None = None,
     **options: Unpack[Options],
 ) -> Release:
     """Run what ``release`` runs with seeded draws, for study: the result must not be released.
@@ -115,6 +118,7 @@ def simulate(
 def _read(
     data: AnyTable, request: Request, workspace: str | Path | None
 ) -> tuple[Input, ReadTable, Plan]:
+    request = request.with_schema(Path(data) if isinstance(data, (str, Path)) else None)
     source = open_input(data, request, ".dpkv" if workspace is None else workspace)
     prepared = prepare_release(request, source)
     table = prepared.read()

@@ -276,7 +276,7 @@ def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input
     return ArrayInput(
         data,  # type: ignore[arg-type]
         columns=request.columns,
-        missing=request.missing,
+        missing=request.missing or "refuse",
         persons=_listed("person", request.person),
         weights=_listed("weight", request.weight),
         weight=request.weight_facts,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from dpkv.accounting.exact import downward
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
@@ -33,7 +33,7 @@ from dpkv.records.persons import Weighing
 from dpkv.releases.canonical import digest
 from dpkv.releases.codes import Code
 from dpkv.releases.frozen import Frozen
-from dpkv.releases.table_facts import ColumnFacts, check_coordinates, facts_of
+from dpkv.releases.table_facts import ColumnFacts, check_coordinates, check_domain, facts_of
 from dpkv.releases.unit_facts import UnitFacts
 from dpkv.tables.facts import TableFacts, numeric_facts
 from dpkv.tables.naming import publishable_names
@@ -105,6 +105,8 @@ class Plan(Frozen):
     """What the columns of the table were taken for."""
     unit: UnitFacts = UnitFacts()
     """Whose data neighbours differ in, and what rows weigh."""
+    schema_digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """The SHA-256 of the schema that said so, where one did."""
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     calibration: Literal["certified", "published"] = "certified"
     eps_tilde: float | None = None
@@ -145,6 +147,7 @@ class Plan(Frozen):
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
         clamp: bool = True,
+        schema_digest: str | None = None,
     ) -> Plan:
         """Check what was asked for and write it down."""
         relation = as_neighbours(neighbours)
@@ -193,6 +196,7 @@ class Plan(Frozen):
             domain=None if domain is None else domain.to_dict(),
             scaled=truth("scaled", scaled),
             clamp=truth("clamp", clamp),
+            schema_digest=schema_digest,
         )
 
     @model_validator(mode="after")
@@ -228,6 +232,7 @@ class Plan(Frozen):
         check_coordinates(self.table, self.columns)
         if self.domain is not None and Domain.from_dict(self.domain).to_dict() != self.domain:
             raise ValueError("the domain is not spelled plainly")
+        check_domain(self.table, self.domain, self.bounds)
         if (self.domain is not None) != (self.bounds == "given"):
             raise ValueError("a domain belongs to bounds that are given, and only to those")
         if self.domain is not None and self.domain.get("scaled", self.scaled) != self.scaled:

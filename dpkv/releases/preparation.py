@@ -17,8 +17,10 @@ from dpkv.errors import ParameterError
 from dpkv.releases.inputs import Input, ReadTable
 from dpkv.releases.plan import BoundsSource, Plan, check_width
 from dpkv.releases.produce import published_eps_tilde
-from dpkv.releases.request import AnyBounds, Request
+from dpkv.releases.request import Request
 from dpkv.releases.unit_facts import UnitFacts
+from dpkv.tables.described import domain_by
+from dpkv.tables.facts import TableFacts
 from dpkv.types import Progress, StageProgress
 from dpkv.validation import cluster_count, truth
 
@@ -61,7 +63,7 @@ class Preparation:
 
 def prepare_release(request: Request, source: Input) -> Preparation:
     """Check everything that can be checked before a record is read."""
-    kind, domain = as_bounds(request.bounds, source.columns, scaled=request.scaled)
+    kind, domain = as_bounds(request, source.facts)
     unit = UnitFacts.of(
         source.facts,
         has_persons=request.person is not None,
@@ -88,29 +90,35 @@ def prepare_release(request: Request, source: Input) -> Preparation:
         bounds_share=request.bounds_share,
         scaled=request.scaled,
         clamp=request.clamp,
+        schema_digest=None if request.described is None else request.described.digest,
     )
     return Preparation(request, source, domain, plan)
 
 
-def as_bounds(
-    bounds: AnyBounds, columns: tuple[str, ...], *, scaled: bool
-) -> tuple[BoundsSource, Domain | None]:
+def as_bounds(request: Request, facts: TableFacts) -> tuple[BoundsSource, Domain | None]:
     """Return where bounds come from, and the domain where they are given."""
-    if bounds is None:
+    bounds, schema = request.bounds, request.described
+    if bounds is None and schema is None:
         raise ParameterError(
             "bounds", "low and high, a Domain, 'private' or 'data'", None, "They must be public."
         )
     if isinstance(bounds, str):
         if bounds not in ("private", "data"):
             raise ParameterError("bounds", "numbers, 'private' or 'data'", bounds)
+        if any(column.categories or column.influence != 1.0 for column in facts.used):
+            raise ParameterError(
+                "bounds", "numbers for a table with categories or influence", bounds
+            )
         return ("private" if bounds == "private" else "data"), None
-    domain = bounds
-    if not isinstance(domain, Domain):
-        wide = truth("scaled", scaled)
-        domain = Domain.bounded(domain, len(columns), scaled=wide, columns=columns)
+    if isinstance(bounds, Domain):
+        domain = bounds
+    else:
+        found = domain_by(facts, bounds, schema, scaled=truth("scaled", request.scaled))
+        assert found is not None
+        domain = found
     if domain.source != "given":
         raise ParameterError(
             "bounds", "a domain that was given, not read from data", f"source {domain.source!r}"
         )
-    check_width(domain, len(columns))
+    check_width(domain, len(facts.coordinates))
     return "given", domain

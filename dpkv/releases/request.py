@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
@@ -17,7 +18,9 @@ from dpkv.domain import Bounds, Domain
 from dpkv.errors import ParameterError
 from dpkv.mechanisms.registry import AUTO
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
-from dpkv.tables.facts import Missing, TableFacts, WeightColumn, numeric_facts
+from dpkv.tables.described import facts_by, schema_of
+from dpkv.tables.facts import Missing, TableFacts, WeightColumn
+from dpkv.tables.schema import TableSchema
 
 AnyBounds = Bounds | Domain | str
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -39,7 +42,10 @@ class Options(TypedDict, total=False):
     clamp: bool
     columns: Sequence[str] | None
     header: bool | None
-    missing: str
+    encoding: str | None
+    decimal: str | None
+    schema: TableSchema | str | Path | None
+    missing: str | None
     person: str | Sequence[object] | None
     rows_per_person: int | None
     one_row_per_person: str | None
@@ -56,7 +62,7 @@ class Request:
     privately and free of charge, by mechanisms that can."""
     eps: float | str | Decimal
     """What the whole release may cost."""
-    bounds: AnyBounds
+    bounds: AnyBounds | None
     """Low and high for all columns, one pair per column, a mapping or a ``Domain``; "private" finds
     them with a share of eps; "data" reads them off the records, which leaks."""
     mechanism: str = AUTO
@@ -79,9 +85,15 @@ class Request:
     """The columns to use of a file, in this order; what to call those of an array."""
     header: bool | None = None
     """Whether the first row of a CSV file holds names; None finds out."""
-    missing: str = "refuse"
+    encoding: str | None = None
+    """Of a CSV file; None is UTF-8, or UTF-16 by its mark."""
+    decimal: str | None = None
+    """The decimal mark of a CSV file; None is the schema's, or a point."""
+    schema: TableSchema | str | Path | None = None
+    """The public facts of the table; None looks for a file beside it. Options override them."""
+    missing: str | None = None
     """What a cell becomes that holds no number: "refuse" the table; "fill:VALUE"; or "ignore", with
-    which the row is there and counts for nothing."""
+    which the row is there and counts for nothing. None: what the schema says, or to refuse."""
     person: str | Sequence[object] | None = None
     """Whose a row is: the name of a file's column, or one id per row. A person then counts once,
     whatever the number of rows, and is what neighbours differ in."""
@@ -97,9 +109,26 @@ class Request:
     @property
     def table_facts(self) -> TableFacts:
         """What a file's columns are taken for."""
-        rule = Missing.parse(self.missing)
-        facts = numeric_facts(self.columns, header=self.header, missing=rule)
-        return replace(facts, person=self._name("person"), weight=self.weight_facts)
+        facts = facts_by(
+            self.described,
+            columns=self.columns,
+            header=self.header,
+            missing=self.missing,
+            person=self._name("person"),
+            encoding=self.encoding,
+            decimal=self.decimal,
+        )
+        weight = self.weight_facts
+        return facts if weight is None else replace(facts, weight=weight)
+
+    @property
+    def described(self) -> TableSchema | None:
+        """The schema, once it was read."""
+        return self.schema if isinstance(self.schema, TableSchema) else None
+
+    def with_schema(self, table: Path | None) -> Request:
+        """Return the request with its schema read: the one given, or the one beside a table."""
+        return replace(self, schema=schema_of(self.schema, table))
 
     @property
     def weight_facts(self) -> WeightColumn | None:
@@ -113,7 +142,7 @@ class Request:
             )
         if self.weight is None or self.most_weight is None:
             return None
-        ignores = Missing.parse(self.missing).kind == "ignore"
+        ignores = Missing.parse(self.missing or "refuse").kind == "ignore"
         name = self.weight if isinstance(self.weight, str) else "weight"
         return WeightColumn(
             name, float(self.most_weight), Missing("ignore" if ignores else "refuse")

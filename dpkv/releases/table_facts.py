@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from dpkv.errors import ParameterError
 from dpkv.releases.frozen import Frozen
+from dpkv.simplices import product_domain
 from dpkv.tables.facts import Booleans, Column, Kind, Missing, TableFacts
 
 
@@ -51,6 +52,26 @@ class ColumnFacts(Frozen):
 def facts_of(table: TableFacts) -> tuple[ColumnFacts, ...]:
     """Return the facts of all columns that are used."""
     return tuple(ColumnFacts.of(column) for column in table.used)
+
+
+def check_domain(
+    table: tuple[ColumnFacts, ...], domain: dict[str, Any] | None, bounds: str
+) -> None:
+    """Refuse a domain that has other columns of categories than the table, or another influence."""
+    plain = all(not facts.categories and facts.influence == 1.0 for facts in table)
+    if plain:
+        if domain is not None and domain.get("kind") == "product":
+            raise ValueError("the domain is of columns of categories, and the table has none")
+        return
+    if bounds != "given" or domain is None or domain.get("kind") != "product":
+        raise ValueError("columns of categories or of influence have a domain of their own")
+    pairs = iter(zip(domain["lower"], domain["upper"], strict=True))
+    known: list[tuple[float, float] | int] = []
+    for facts in table:
+        own = [next(pairs) for _ in range(facts.column.width)]
+        known.append(facts.column.width if facts.categories else own[0])
+    if product_domain(known, [facts.influence for facts in table]).to_dict() != domain:
+        raise ValueError("the domain is not that of the table's columns")
 
 
 def check_coordinates(table: tuple[ColumnFacts, ...], columns: tuple[str, ...]) -> None:

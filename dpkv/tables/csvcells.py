@@ -68,6 +68,12 @@ class CellReader:
         frame = self._frame(self._prepared(text), [place], dtype=object, na_filter=False)
         return _stripped(frame[place].to_numpy())
 
+    def every_text(self, text: bytes) -> list[NDArray[np.object_]]:
+        """Return the text of every column."""
+        places = range(self.n_columns)
+        frame = self._frame(self._prepared(text), places, dtype=object, na_filter=False)
+        return [_stripped(frame[place].to_numpy()) for place in places]
+
     def _prepared(self, text: bytes) -> bytes:
         if b"\r" in text:  # pandas loses a row of empty cells after a blank line that ends with CR
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")

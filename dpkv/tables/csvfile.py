@@ -252,6 +252,28 @@ class CsvSource:
                 for future in waiting:
                     future.cancel()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all columns of the file."""
+        return self._names
+
+    @property
+    def delimiter(self) -> str:
+        """What stands between cells."""
+        return self._delimiter
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the first row holds names."""
+        return self._has_header
+
+    def first_texts(self) -> list[NDArray[np.object_]]:
+        """Return the text of every column in the first rows, for a look at their shape."""
+        for block in self._blocks():
+            self._refuse_ragged(block)
+            return self._reader.every_text(block.text)
+        return [np.empty(0, object) for _ in self._names]
+
     def ids(self) -> Iterator[NDArray[np.object_]]:
         """Yield the text of the column of persons, row for row as ``chunks`` yields the rest."""
         for block in self._blocks():

@@ -200,6 +200,10 @@ class TableFacts:
         rules += [] if self.weight is None else [self.weight.missing]
         return all(rule.kind != "refuse" for rule in rules)
 
+    def describing_all(self, names: Sequence[str]) -> TableFacts:
+        """Return the facts for columns of these names, before a file is seen."""
+        return replace(self, columns=tuple(Column(name, missing=self.missing) for name in names))
+
     def describing(self, names: Sequence[str]) -> TableFacts:
         """Return the facts for the columns of these names, as numbers where nothing is known."""
         known = {column.name: column for column in self.columns or ()}

@@ -39,6 +39,8 @@ class Table:
     """A key for every row's person. Private, and worth comparing within this table only."""
     counts: NDArray[np.bool_] | None = None
     """Whether a row counts; one that does not is there all the same, with weight zero. Private."""
+    used: tuple[str, ...] = ()
+    """The columns of the file that the coordinates come from."""
     weights: NDArray[np.int64] | None = None
     """Survey weights, in ``1 / WEIGHT_LEVELS`` of their public bound. Private."""
 
@@ -172,7 +174,7 @@ def load(
         raise unreadable(source.path, error) from None
     kept = store.earlier_copy()
     if kept is not None:
-        return _table(source.columns, *kept, reused=True)
+        return _table(source, *kept, reused=True)
     try:
         for rows, share in encoded(source):
             store.append(rows)
@@ -185,13 +187,20 @@ def load(
         raise cannot_hold(workspace, source.path, error) from None
     finally:
         store.discard_unfinished()
-    return _table(source.columns, *copy)
+    return _table(source, *copy)
 
 
-def _table(
-    columns: tuple[str, ...], rows: Rows, path: Path | None, *, reused: bool = False
-) -> Table:
-    return Table(rows.values, columns, path, reused, rows.person_keys, rows.counts, rows.weights)
+def _table(source: Source, rows: Rows, path: Path | None, *, reused: bool = False) -> Table:
+    return Table(
+        rows.values,
+        source.columns,
+        path,
+        reused,
+        person_keys=rows.person_keys,
+        counts=rows.counts,
+        weights=rows.weights,
+        used=tuple(column.name for column in source.facts.used),
+    )
 
 
 def encoded(source: Source) -> Iterator[tuple[Rows, float]]:
