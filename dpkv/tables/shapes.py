@@ -38,10 +38,10 @@ _NAMES_A_PERSON = re.compile(
 
 def draft_schema(path: Path, dialect: Dialect) -> dict[str, Any]:
     """Return a schema for a table, with what must be filled in."""
-    source = open_table(path, TableFacts(dialect=dialect))
-    if is_parquet(path):
+    if path.is_file() and is_parquet(path):
         names = publishable_names(open_parquet(path)[2])
         return _schema(names, _arrow_types(path), {})
+    source = open_table(path, TableFacts(dialect=dialect))
     assert isinstance(source, CsvSource)
     names = publishable_names(source.names)
     types = [_type_of(texts) for texts in source.first_texts()]
