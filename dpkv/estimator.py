@@ -31,6 +31,7 @@ from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.request import AnyBounds
 from dpkv.tables.naming import default_names
+from dpkv.tables.schema import TableSchema
 from dpkv.types import Floats
 
 _DTYPES = [np.float64, np.float32]
@@ -63,8 +64,10 @@ class PrivateKMeans(
     delta : the chance with which the promise may fail, for mechanisms with Gaussian noise.
     bounds_share : the share of epsilon for private bounds.
     scaled : scale a box of bounds to the unit cube while the centers are found.
-    missing : cells that are no number, such as NaN or text: "refuse" them in ``fit``,
+    missing : cells that are no number, such as NaN or text: "refuse" them in ``fit`` (the default),
         "fill:VALUE", or "ignore", with which their rows count for nothing.
+    schema : the public facts of the columns, with their bounds and rules; columns of numbers only,
+        since ``predict`` measures distances to numbers.
     workspace : the folder of the ledger that is charged; None charges nobody.
     dataset : the name of the data set whose budget is charged. Give one where several fits concern
         the same people (cross-validation, parts of a table): without it every array has its own.
@@ -92,7 +95,8 @@ class PrivateKMeans(
         delta: float | str | Decimal = 0,
         bounds_share: float = DEFAULT_BOUNDS_SHARE,
         scaled: bool = True,
-        missing: str = "refuse",
+        missing: str | None = None,
+        schema: TableSchema | str | Path | None = None,
         workspace: str | Path | None = ".dpkv",
         dataset: str | None = None,
     ) -> None:
@@ -109,12 +113,13 @@ class PrivateKMeans(
         self.bounds_share = bounds_share
         self.scaled = scaled
         self.missing = missing
+        self.schema = schema
         self.workspace = workspace
         self.dataset = dataset
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002, N803
         """Release centers of ``X``. Spends ``epsilon``."""
-        any_cell = self.missing != "refuse"
+        any_cell = self._takes_any_cell
         records = self._checked(
             X, dtype=None if any_cell else _DTYPES, ensure_all_finite=not any_cell
         )
@@ -134,6 +139,7 @@ class PrivateKMeans(
             bounds_share=self.bounds_share,
             scaled=self.scaled,
             missing=self.missing,
+            schema=self.schema,
             workspace=self.workspace,
             dataset=self.dataset,
             columns=tuple(map(str, names)),
@@ -171,13 +177,18 @@ class PrivateKMeans(
         raise kind(sentence)
 
     @property
+    def _takes_any_cell(self) -> bool:
+        """Whether a rule may be there for cells that are no numbers."""
+        return self.missing not in (None, "refuse") or self.schema is not None
+
+    @property
     def _n_features_out(self) -> int:
         """How many columns ``transform`` gives."""
         return len(self.cluster_centers_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "refuse"
+        tags.input_tags.allow_nan = self._takes_any_cell
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.non_deterministic = True
         return tags

@@ -10,15 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from dpkv.errors import UsageError
 from dpkv.ledger import NAMED, Ledger
 from dpkv.workspace import is_own_file, private_folder, write_once
 
 if TYPE_CHECKING:
+    from dpkv.tables.chunk import Chunk
     from dpkv.types import Floats
 
 _KEY_BYTES = 32
@@ -37,6 +40,19 @@ def array_fingerprint(values: Floats, workspace: Path) -> str:
     digest.update(json.dumps(list(values.shape)).encode())
     for start in range(0, len(values), _HASHED_ROWS):
         digest.update(values[start : start + _HASHED_ROWS].astype("<f8").tobytes())
+    return digest.hexdigest()
+
+
+def chunks_fingerprint(names: Sequence[str], chunks: Iterable[Chunk], workspace: Path) -> str:
+    """Return a keyed hash of the cells of some columns, numbers and texts."""
+    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
+    digest.update(json.dumps(list(names)).encode())
+    for chunk in chunks:
+        digest.update(np.where(np.isnan(chunk.values), np.nan, chunk.values).tobytes())
+        texts = [np.append(one.names, "")[one.codes] for one in chunk.texts.values()]
+        texts += [] if chunk.persons is None else [chunk.persons]
+        for column in texts:
+            digest.update(json.dumps(list(map(str, column))).encode())
     return digest.hexdigest()
 
 

@@ -36,8 +36,9 @@ def release(
 
     Parameters
     ----------
-    data : (m, d) records, in the user's coordinates, a DataFrame lending its column names; or the
-        path of a CSV or Parquet file.
+    data : (m, d) records, in the user's coordinates; a data frame of any library (pandas, polars,
+        pyarrow, or one that exports Arrow), which lends its column names; or the path of a CSV or
+        Parquet file.
     k : the number of centers; or a range, (2, 12) or "2..12", or "auto" (2..64), from which
         "synopsis" chooses privately, at no further cost.
     eps : what the whole release may cost.
@@ -71,7 +72,8 @@ def release(
     header : whether the first row of a CSV file holds names (default: detected).
     schema : the public facts of the table, as ``dpkv schema`` writes them: a file, or a
         ``dpkv.TableSchema``; the one beside a file is found. Other parameters override it.
-    encoding, decimal : of a CSV file, where they are not UTF-8 and a point.
+    encoding : of a CSV file: utf-8, utf-16, latin-1 or cp1252.
+    decimal : the decimal mark of a CSV file, "." or ",".
     missing : what a cell becomes that is no number within ±2^53, such as NaN or text: "refuse" the
         data, so that there being a release tells that no row has one; "fill:VALUE", that cell
         alone; or "ignore", with which its row is there and counts for nothing.

@@ -10,10 +10,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from dpkv.errors import ParameterError, TableError, UsageError
-from dpkv.fingerprints import array_fingerprint, file_fingerprint, join_fingerprints
+from dpkv.fingerprints import (
+    array_fingerprint,
+    chunks_fingerprint,
+    file_fingerprint,
+    join_fingerprints,
+)
 from dpkv.grid import Grid
 from dpkv.records import Records
 from dpkv.records.persons import EVERY_ROW, RowFacts, Weighing, owners_of
@@ -22,11 +28,13 @@ from dpkv.tables.chunk import Chunk
 from dpkv.tables.encode import Encoder
 from dpkv.tables.facts import Missing, TableFacts, WeightColumn, numeric_facts
 from dpkv.tables.finding import find_files
+from dpkv.tables.frames import FrameSource, as_frame
+from dpkv.tables.frames import frame_names as names_of
 from dpkv.tables.many import open_files
 from dpkv.tables.naming import default_names, quoted
 from dpkv.tables.person_keys import id_texts
 from dpkv.tables.store import MEMORY_LIMIT, map_rows, state_of
-from dpkv.tables.table import check_header, load
+from dpkv.tables.table import check_header, encoded, load
 from dpkv.types import Floats, Progress
 from dpkv.validation import as_numbers, as_records, printable_names
 
@@ -266,13 +274,54 @@ class ArrayInput:
         return array_fingerprint(self._given, workspace)
 
 
+class FrameInput:
+    """A data frame of any library, read by its facts like a file."""
+
+    def __init__(self, source: FrameSource) -> None:
+        self._source = source
+        self.facts = source.facts
+        self.columns = source.columns
+
+    def check(self) -> None:
+        """Refuse nothing: names come with the frame."""
+
+    def read(self, progress: Progress | None = None) -> InputTable:
+        """Encode the rows."""
+        parts = []
+        for rows, share in encoded(self._source):
+            parts.append(rows.tracks())
+            if progress is not None:
+                progress(share)
+        joined: dict[str, Any] = {
+            name: np.concatenate([part[name] for part in parts]) for name in parts[0]
+        }
+        return InputTable(columns=self.columns, label="frame", **joined)
+
+    def fingerprint(self, workspace: Path) -> str:
+        """Return the keyed hash of the cells that are used, as they are before any rule."""
+        chunks = self._source.chunks()
+        if self._source.is_plain:
+            numbers = np.concatenate([chunk.values for chunk in chunks])
+            numbers[np.isnan(numbers)] = np.nan
+            return array_fingerprint(numbers, workspace)
+        return chunks_fingerprint(self.facts.names, chunks, workspace)
+
+
 def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input:
     """Return the input that data are: paths are files, all else is in memory."""
     named = [data] if isinstance(data, (str, Path)) else data
     if isinstance(named, (list, tuple)) and all(isinstance(one, (str, Path)) for one in named):
         return FileInput([Path(one) for one in named], request.table_facts, workspace=workspace)
-    if request.header is not None:
-        raise ParameterError("header", "left out for data in memory", request.header)
+    for option in ("header", "encoding", "decimal"):
+        if getattr(request, option) is not None:
+            given = getattr(request, option)
+            raise ParameterError(option, "left out for data in memory", given)
+    by_name = isinstance(request.person, str) or isinstance(request.weight, str)
+    frame = as_frame(data)
+    if request.described is not None or (
+        frame is not None and (by_name or not isinstance(data, pd.DataFrame))
+    ):
+        return _open_frame(data, frame, request)
     return ArrayInput(
         data,  # type: ignore[arg-type]
         columns=request.columns,
@@ -281,6 +330,18 @@ def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input
         weights=_listed("weight", request.weight),
         weight=request.weight_facts,
     )
+
+
+def _open_frame(data: ArrayLike, frame: Any, request: Request) -> FrameInput:
+    """Return a frame, or an array as one whose columns are called as the request says."""
+    if frame is None:
+        numbers = as_numbers(data)
+        names = request.columns or default_names(numbers.shape[1])
+        if len(names) != numbers.shape[1]:
+            raise ParameterError("columns", f"{numbers.shape[1]} names", len(names))
+        frame = as_frame(pd.DataFrame(numbers, columns=list(names)))
+    names = names_of(frame)
+    return FrameInput(FrameSource(frame, names, request.table_facts))
 
 
 def _listed(name: str, given: str | Sequence[Any] | None) -> Sequence[Any] | None:

@@ -18,7 +18,8 @@ from dpkv.releases.request import Options, Request
 
 DEFAULTS = {one.name: one.default for one in fields(Request) if one.default is not MISSING}
 ELSEWHERE = {"k": "n_clusters", "eps": "epsilon"}
-NOT_OF_THE_ESTIMATOR = {"calibration", "clamp", "columns", "header"}  # X brings its own columns
+NOT_OF_THE_ESTIMATOR = {"calibration", "clamp", "columns", "header", "encoding", "decimal"}
+"""X brings its own columns, and is no file."""
 NOT_OF_THE_ESTIMATOR |= {"person", "rows_per_person", "one_row_per_person", "weight", "most_weight"}
 SPELLED = {"scaled": "scale"}
 
