@@ -130,7 +130,7 @@ def test_arrays_may_have_a_schema() -> None:
     schema = TableSchema.model_validate({"fields": [field]})
     found = dpkv.simulate(np.ones((4, 1)), k=1, eps=1, seed=0, schema=schema)
     assert found.record.bounds.domain["upper"] == [9.0]
-    with pytest.raises(DpkvError, match='no column "x1"'):
+    with pytest.raises(DpkvError, match="no field 'a'"):
         dpkv.simulate(np.ones((4, 1)), k=1, eps=1, seed=0, schema=schema, columns=["a"])
 
 
