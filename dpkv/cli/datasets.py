@@ -19,6 +19,7 @@ _TableName = Annotated[
 
 def list_(as_json: options.AsJson = False) -> None:
     """List the paper's real tables, and the synthetic families that can be made."""
+    from dpkv.paper.datasets import hospital
     from dpkv.paper.datasets.recipes import PAPER_TABLES, find_table, recipe_of
     from dpkv.paper.datasets.synthetic_tables import FAMILIES
 
@@ -32,6 +33,7 @@ def list_(as_json: options.AsJson = False) -> None:
             for r in recipes
         ]
         made = [{"name": name, "what": family.what} for name, family in FAMILIES.items()]
+        made.append({"name": hospital.NAME, "what": hospital.WHAT})
         output.print_json(
             {"schema_version": 1, "kind": "datasets", "tables": tables, "families": made}
         )
@@ -46,6 +48,7 @@ def list_(as_json: options.AsJson = False) -> None:
         n_words=2,
     )
     families = [[name, family.what] for name, family in FAMILIES.items()]
+    families.append([hospital.NAME, hospital.WHAT])
     output.print_table("synthetic families", ["name", "what"], families, n_words=2)
     output.say(
         "dpkv datasets fetch NAME downloads a table; dpkv datasets make NAME --out FILE makes one"

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from support.run import dpkv
 
+from dpkv.paper.datasets import hospital
 from dpkv.paper.datasets.synthetic_tables import Wish, csv_text, make_table
+from dpkv.tables.schema import schema_path
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
@@ -57,6 +59,9 @@ def test_no_file_is_committed_twice() -> None:
 def test_the_bundled_table_is_what_the_command_makes() -> None:
     made = csv_text(make_table("clinic_patients", Wish()))
     assert (ROOT / "datasets" / "clinic_patients.csv").read_text(encoding="utf-8") == made
+    visits = ROOT / "datasets" / "hospital_visits.csv"
+    assert visits.read_text(encoding="utf-8") == hospital.hospital_visits(rows=3000)
+    assert schema_path(visits).read_text(encoding="utf-8") == hospital.schema_text()
 
 
 GUIDES = (

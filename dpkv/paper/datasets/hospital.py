@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 NAME = "hospital_visits"
+WHAT = "visits of imagined patients: blanks, text, dates, and the schema for them"
 SEED = 20161119
 N_VISITS = 50_000
 MOST_VISITS = 13
