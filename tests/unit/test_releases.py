@@ -658,8 +658,8 @@ def test_bad_data(records: Any, sentence: str, workspace: Path) -> None:
 
 
 def test_bounds_have_no_default() -> None:
-    with pytest.raises(TypeError, match="bounds"):
-        dpkv.release(X, k=4, eps=1.0)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="bounds must be low and high"):
+        dpkv.release(X, k=4, eps=1.0)
 
 
 def test_a_domain_error_is_a_usage_error() -> None:
