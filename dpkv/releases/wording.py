@@ -201,6 +201,12 @@ PARTS_OF_PERSONS = {
 }
 """Where what is counted are persons."""
 
+FILLED = (
+    "in {name} a missing cell was filled with {value:g}, and there sits centre {centers}: it may "
+    "stand for rows whose value is not known"
+)
+"""Said of centres that may be an artefact of a rule for missing cells."""
+_NEAR_FILL = 0.01  # of the column's width
 _LAST_POWER = 700.0
 """e^eps is a float up to here."""
 
@@ -287,7 +293,27 @@ def assumptions(promise: Guarantee) -> tuple[str, ...]:
 
 def warnings(record: ReleaseRecord) -> tuple[str, ...]:
     """Return what must be said wherever the release is mentioned."""
-    return tuple(WARNINGS[code] for code in record.notes)
+    return (*(WARNINGS[code] for code in record.notes), *filled_centers(record))
+
+
+def filled_centers(record: ReleaseRecord) -> tuple[str, ...]:
+    """Return which centres sit where missing cells were filled: they may stand for nobody's values.
+
+    From the centres and the public rules alone.
+    """
+    found = []
+    domain = record.bounds.domain
+    for facts in record.plan.table:
+        if facts.missing != "fill" or facts.categories or "upper" not in domain:
+            continue
+        place = record.columns.index(facts.name)
+        near = _NEAR_FILL * (domain["upper"][place] - domain["lower"][place])
+        value = float(facts.fill or 0.0)
+        at = [n for n, c in enumerate(record.centers, 1) if abs(c[place] - value) <= near]
+        if at:
+            shown = ", ".join(map(str, at))
+            found.append(FILLED.format(name=facts.name, value=value, centers=shown))
+    return tuple(found)
 
 
 def title(record: ReleaseRecord) -> str:

@@ -276,3 +276,12 @@ def test_a_schema_can_be_given_as_an_object() -> None:
     schema_path(path).unlink()
     found = dpkv.simulate(path, k=2, eps=1, mechanism="lloyd", seed=0, schema=schema)
     assert found.record.plan.schema_digest == schema.digest
+
+
+def test_a_centre_at_a_fill_value_is_flagged() -> None:
+    values = np.concatenate([np.full((200, 1), 20.0), np.full((200, 1), np.nan)])
+    asked: dict[str, Any] = {"k": 2, "eps": 50, "mechanism": "synopsis", "bounds": (0, 100)}
+    told = dpkv.simulate(values, missing="fill:70", seed=0, **asked).record.explanation.warnings
+    assert any("filled with 70, and there sits centre" in sentence for sentence in told)
+    clean = dpkv.simulate(np.nan_to_num(values, nan=50.0), missing="fill:70", seed=0, **asked)
+    assert not any("filled with" in sentence for sentence in clean.record.explanation.warnings)
