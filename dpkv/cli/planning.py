@@ -101,7 +101,8 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         gamma = record.rows[0].certified.gamma if gamma is None else gamma
     if table is None or eps is None:
         raise UsageError("--eps must be given with a table: how much may the release cost?")
-    schema = schema_of(asked.schema or (None if record is None else record.schema_file), table)
+    beside = table[0] if table and len(table) == 1 else None
+    schema = schema_of(asked.schema or (None if record is None else record.schema_file), beside)
     if asked.bounds is None and record is None and schema is None:
         raise UsageError(
             "--bounds must be given with a table: low,high in numbers; or private, to find them "

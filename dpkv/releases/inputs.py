@@ -321,7 +321,7 @@ def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input
     if request.described is not None or (
         frame is not None and (by_name or not isinstance(data, pd.DataFrame))
     ):
-        return _open_frame(data, frame, request)
+        return _open_frame(data, frame, request)  # type: ignore[arg-type]
     return ArrayInput(
         data,  # type: ignore[arg-type]
         columns=request.columns,
