@@ -74,12 +74,6 @@ def release(
         ``dpkv.TableSchema``; the one beside a file is found. Other parameters override it.
     encoding : of a CSV file: utf-8, utf-16, latin-1 or cp1252.
     decimal : the decimal mark of a CSV file, "." or ",".
-    person : whose a row is: the name of a column, or one id per row of an array. A person then
-        counts once, whatever the number of rows, and is what is protected.
-    rows_per_person : keep at most so many rows of a person, in place of sharing one weight.
-    one_row_per_person : "mean" makes one row of a person's, in place of sharing one weight.
-    weight : survey weights: the name of a column, or one number per row of an array.
-    most_weight : the public upper bound of weights; larger ones are moved to it.
     missing : what a cell becomes that is no number within ±2^53, such as NaN or text: "refuse" the
         data, so that there being a release tells that no row has one; "fill:VALUE", that cell
         alone; or "ignore", with which its row is there and counts for nothing.
