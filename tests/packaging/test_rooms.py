@@ -10,16 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dpkv"
 QUESTIONS = "dpkv.records.questions"
-PUBLIC_OF_TABLES = {
-    "facts",
-    "finding",
-    "naming",
-    "centers",
-    "labels",
-    "schema",
-    "described",
-    "schema",
-}
+PUBLIC_OF_TABLES = {"facts", "finding", "naming", "centers", "labels", "schema", "described"}
 """What ``dpkv.tables`` has that is not about rows: names, public facts, published centres."""
 HOLDS_RECORDS = {
     "ArrayRecords",
