@@ -70,8 +70,9 @@ def release(
     columns : the columns to use of a file, in this order; names of the columns of an array that has
         none or others. They are published.
     header : whether the first row of a CSV file holds names (default: detected).
-    schema : the public facts of the table, as ``dpkv schema`` writes them: a file, or a
-        ``dpkv.tables.schema.TableSchema``; the one beside a file is found. Other parameters override it.
+    schema : the public facts of the table, as ``dpkv schema`` writes them: a file, or what
+        ``dpkv.tables.schema.read_schema`` returns; the one beside a file is found. Other parameters
+        override it.
     encoding : of a CSV file: utf-8, utf-16, latin-1 or cp1252.
     decimal : the decimal mark of a CSV file, "." or ",".
     missing : what a cell becomes that is no number within ±2^53, such as NaN or text: "refuse" the
