@@ -57,6 +57,7 @@ _FEWEST, _MOST, _WITHOUT_M = 2, 7, 5
 _START_POINTS, _START_STEPS = 256, 30
 _MISSED_BY_THE_START, _ERROR_OF_THE_START = 0.1, 0.5
 _TELLING_RECORDS = 200
+_LARGEST_SCALE = 1e100  # the square of more is beyond floats, and an error bar as good as none
 _WORTH_DIVIDING = 3.0  # noisy counts below so many scales of their noise are mostly noise
 
 
@@ -210,14 +211,15 @@ class Lloyd(Mechanism):
         such a move changes is told by the counts before.
         """
         counts = heard[-1].astype(np.float64)
-        of_count, of_sum = 2.0 * self.count_scale**2, 2.0 * self.sum_scale**2
+        scales = (min(scale, _LARGEST_SCALE) for scale in (self.count_scale, self.sum_scale))
+        of_count, of_sum = (2.0 * scale**2 for scale in scales)
         total = self.public_shares(n_records)
         sizes, noise = fit_total(counts, np.full(len(counts), of_count), total)
         drift = np.zeros(len(counts))
         if len(heard) > 1:
             own = np.square(heard[-1] - heard[-2]).astype(np.float64) - 2.0 * of_count
             drift = (np.maximum(own - 4.0 * of_count, 0.0) + max(own.mean(), 0.0)) / 2.0
-        least = _WORTH_DIVIDING * self.count_scale
+        least = _WORTH_DIVIDING * min(self.count_scale, _LARGEST_SCALE)
         offsets = (centers - self.grid.middle).astype(np.float64)
         variance = (of_sum + of_count * offsets**2) / np.maximum(counts, least)[:, np.newaxis] ** 2
         told = ClusterEstimates(np.sqrt(variance), sizes, np.sqrt(noise + drift))

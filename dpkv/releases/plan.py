@@ -155,7 +155,11 @@ class Plan(Frozen):
         scaled = getattr(domain, "scaled", scaled)
         chance = exact_delta("delta", delta)
         only_the_papers = density is not None or lloyd_steps is not None
-        if mechanism == AUTO and (only_the_papers or calibration == "published"):
+        if (
+            isinstance(mechanism, str)
+            and mechanism == AUTO
+            and (only_the_papers or calibration == "published")
+        ):
             mechanism = PAPERS
         fewest, most = numbers_of_centers(k)
         check_request(
@@ -324,7 +328,7 @@ def numbers_of_centers(k: int | str | tuple[int, int]) -> tuple[int | None, int]
         k = (int(first), int(last)) if dots else int(first)
     if not isinstance(k, tuple):
         return None, k
-    if len(k) != 2:  # noqa: PLR2004
+    if len(k) != 2 or not all(type(one) is int for one in k):  # noqa: PLR2004
         raise ParameterError("k", _KINDS_OF_K, k)
     fewest, most = (whole_number("k", one, at_least=1, at_most=MOST_CENTERS) for one in k)
     if fewest == most:

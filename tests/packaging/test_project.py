@@ -19,7 +19,8 @@ HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TRACKED = {"pyproject.toml", "dpkv", "calibrate", "audits", "tests", "datasets", "README.md"}
-BESIDE = {"Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "docs", ".ci", ".gitignore"}
+BESIDE = {"Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff"}
+BESIDE |= {"docs", ".ci", ".gitignore"}
 
 
 def git(*arguments: str) -> str:
