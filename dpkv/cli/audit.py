@@ -292,6 +292,12 @@ def _counts(
     from dpkv.validation import cluster_count
 
     if record is not None:
+        if record.plan.fewest is not None:
+            raise UsageError(
+                "a release that chose k itself cannot be audited yet: 'dpkv verify' re-checks its "
+                "record, and an audit of the table with --k and --mechanism synopsis audits the "
+                "same questions."
+            )
         ks = tuple(sorted({record.plan.k, *(ks or ())}))
     wanted = ks or tuple(k for k in _DEFAULT_K if k <= n_records) or (1,)
     return tuple(cluster_count(k, n_records, "k") for k in wanted)
