@@ -108,6 +108,8 @@ def lines_of(text: str) -> list[list[str]]:
     text = re.sub(r"\([0-9a-f]{8}\)", "(...)", text)  # a keyed fingerprint
     text = re.sub(r"\d+ private cells", "... private cells", text)  # as many as the noise made
     text = re.sub(r"[-.,\d]+ ± [-.,\d]+", "... ± ...", text)  # what a release draws
+    text = re.sub(r"^ +\d+ +[\d,]{4,} +[-.\d]+ +[-.\d]+ *$", "a centre", text, flags=re.MULTILINE)
+    text = re.sub(r"(on the private cells: )\S+", r"\1...", text)
     lines = [line.split() for line in text.splitlines() if line.strip()]
     return [words for words in lines if not re.fullmatch(r".*: \d+(%| s)", " ".join(words))]
 
