@@ -107,9 +107,9 @@ def lines_of(text: str) -> list[list[str]]:
     text = re.sub(r"^( *)release( +)\S+\s*$", r"\1release\2...", text, flags=re.MULTILINE)
     text = re.sub(r"\([0-9a-f]{8}\)", "(...)", text)  # a keyed fingerprint
     text = re.sub(r"\d+ private cells", "... private cells", text)  # as many as the noise made
-    text = re.sub(r"[-.,\d]+ ± [-.,\d]+", "... ± ...", text)  # what a release draws
-    text = re.sub(r"^ +\d+ +[\d,]{4,} +[-.\d]+ +[-.\d]+ *$", "a centre", text, flags=re.MULTILINE)
-    text = re.sub(r"(on the private cells: )\S+", r"\1...", text)
+    text = re.sub(r"^ +\d+ +[\d,]+ .*$", "a centre", text, flags=re.MULTILINE)  # as drawn
+    text = re.sub(r"^ ─+$", "", text, flags=re.MULTILINE)  # as wide as what was drawn
+    text = re.sub(r"^(potential.*: )[\d.]+( ± [\d.]+)?", r"\1...", text, flags=re.MULTILINE)
     lines = [line.split() for line in text.splitlines() if line.strip()]
     return [words for words in lines if not re.fullmatch(r".*: \d+(%| s)", " ".join(words))]
 
