@@ -108,7 +108,7 @@ def lines_of(text: str) -> list[list[str]]:
     text = re.sub(r"\([0-9a-f]{8}\)", "(...)", text)  # a keyed fingerprint
     text = re.sub(r"\d+ private cells", "... private cells", text)  # as many as the noise made
     text = re.sub(r"^ +\d+ +[\d,]+ .*$", "a centre", text, flags=re.MULTILINE)  # as drawn
-    text = re.sub(r"^ ─+$", "", text, flags=re.MULTILINE)  # as wide as what was drawn
+    text = re.sub(r"^ ─+ *$", "", text, flags=re.MULTILINE)  # as wide as what was drawn
     text = re.sub(r"^(potential.*: )[\d.]+( ± [\d.]+)?", r"\1...", text, flags=re.MULTILINE)
     lines = [line.split() for line in text.splitlines() if line.strip()]
     return [words for words in lines if not re.fullmatch(r".*: \d+(%| s)", " ".join(words))]
