@@ -25,10 +25,18 @@ from dpkv.mechanisms import (
     Published,
     Synopsis,
 )
+from dpkv.mechanisms.mechanism import Outcome
 from dpkv.mechanisms.synopsis import refine
 from dpkv.noise import Entropy, Int64s, OperatingSystemEntropy
 from dpkv.records.block import Block
-from dpkv.records.questions import Ask, Clusters, NormHistograms, TreeTest
+from dpkv.records.questions import (
+    Ask,
+    ClusterCounts,
+    Clusters,
+    NormHistograms,
+    RecordCount,
+    TreeTest,
+)
 from dpkv.records.questions.question import Records
 from dpkv.types import Integers
 
@@ -47,6 +55,8 @@ FAULTS = {
     "synopsis-sensitivity": "a synopsis counts a replaced record once instead of twice",
     "synopsis-radius": "a synopsis reads its clip radii from the records",
     "synopsis-decay": "a synopsis forgets that scores fall with depth",
+    "synopsis-exact-count": "a synopsis takes its thresholds from the exact number of records",
+    "extra-question": "DPLloyd asks one question more than it planned and priced",
     "weights-above-person": "the rows of a person weigh one person each, not one together",
 }
 
@@ -80,6 +90,8 @@ def plant_fault(
     sound = KVariates.calibrate(
         eps, n_records=n_records, n_clusters=n_clusters, grid=grid, gamma=gamma
     )
+    if name in ("synopsis-exact-count", "extra-question"):
+        return Fault(name, _question_faults(name, eps, n_clusters=n_clusters, domain=domain))
     if name.startswith("synopsis-") or name == "weights-above-person":
         return Fault(name, _faulty_synopsis(name, eps, n_clusters=n_clusters, domain=domain))
     if name in ("half-noise", "window-ratio"):
@@ -93,6 +105,49 @@ def plant_fault(
     # In few columns the swapped split happens to spend less than it claims.
     wide = Box((0.0,) * _WIDE, (1.0,) * _WIDE) if domain.n_features < _WIDE else domain
     return Fault(name, swap_split(eps, n_clusters=n_clusters, domain=wide))
+
+
+class _ExtraQuestion(Lloyd):
+    """Once all is answered, it asks for the counts again."""
+
+    def run(self, ask: Ask) -> Outcome:
+        """Iterate, and look once more."""
+        outcome = super().run(ask)
+        ask(ClusterCounts(outcome.centers, self.count_scale))
+        return outcome
+
+
+class _ExactCount(RecordCount):
+    """Asks for the number of records by its price, and answers without noise."""
+
+    def answer(self, records: Records, entropy: Entropy) -> Integers:  # noqa: ARG002
+        """Return the number itself."""
+        return self.exact(records)
+
+    def log_probability(self, records: Records, answer: Integers) -> float:
+        """Return what an answer without noise has: certainty, or none."""
+        return 0.0 if np.array_equal(answer, self.exact(records)) else -math.inf
+
+
+class _ThresholdsFromTheCount(Synopsis):
+    """How deep the tree starts, and its threshold, follow from the exact number of records."""
+
+    def _number_of(self, ask: Ask) -> float:
+        assert self.root_scale is not None
+        return max(1.0, float(ask(_ExactCount(self.root_scale))[0]))
+
+
+def _question_faults(name: str, eps: Decimal, *, n_clusters: int, domain: Domain) -> Mechanism:
+    """Return a mechanism whose questions are not those that it planned and priced."""
+    grid = domain.grid()
+    if name == "extra-question":
+        return _ExtraQuestion.calibrate(
+            eps, n_clusters=n_clusters, grid=grid, neighbours=Neighbours.REPLACE_ONE
+        )
+    sound = Synopsis.calibrate(
+        eps, n_clusters=n_clusters, grid=grid, neighbours=Neighbours.ADD_REMOVE
+    )
+    return _ThresholdsFromTheCount(**_fields(sound))
 
 
 class _LongestResiduals(NormHistograms):

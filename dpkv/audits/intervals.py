@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Protocol
 
 PRECISION = 256
-_ONE = 1 << PRECISION
+ONE = 1 << PRECISION
 _DIGITS = 90
 _SLACK = Decimal(1).scaleb(-80)  # relative; Decimal's exp and ln are right to the last of 90 digits
 
@@ -72,8 +72,8 @@ class Powers:
         scaled = Context(prec=_DIGITS + 80)
         self._squares = [
             Interval(
-                int(scaled.multiply(low, Decimal(_ONE))),
-                int(scaled.multiply(high, Decimal(_ONE))) + 1,
+                int(scaled.multiply(low, Decimal(ONE))),
+                int(scaled.multiply(high, Decimal(ONE))) + 1,
             )
         ]
         self._known: dict[int, Interval] = {}
@@ -85,7 +85,7 @@ class Powers:
         return self._known[exponent]
 
     def _multiply(self, exponent: int) -> Interval:
-        product = Interval(_ONE, _ONE)
+        product = Interval(ONE, ONE)
         for bit in range(exponent.bit_length()):
             if bit == len(self._squares):
                 self._squares.append(_product(self._squares[-1], self._squares[-1]))
@@ -131,6 +131,27 @@ def log_probability_bounds(
             ]
     slack = context.multiply(_SLACK, Decimal(1 + len(output)))
     return context.subtract(low, slack), context.add(high, slack)
+
+
+def round_loss(
+    rows: Sequence[tuple[Point, int]],
+    centers: Sequence[Point],
+    smoothing: int | None,
+    drawn: Point,
+    levels: Levels,
+) -> tuple[Decimal, Decimal]:
+    """Return bounds of the log-probability of one pick, given the centers before it."""
+    points, counts = [point for point, _ in rows], [count for _, count in rows]
+    weights = [1] * len(points)
+    if smoothing is not None and centers:
+        squares = [
+            min(sum((a - c) ** 2 for a, c in zip(point, one, strict=True)) for one in centers)
+            for point in points
+        ]
+        smoothed = [square + smoothing for square in squares]
+        if any(weight * count for weight, count in zip(smoothed, counts, strict=True)):
+            weights = smoothed
+    return _round_bounds(points, counts, weights, drawn, levels)
 
 
 def _closer(known: int | None, point: Point, center: Point) -> int:
@@ -182,8 +203,8 @@ class WindowLevels:
 
     def __init__(self, ratio: float, holds: Callable[[Point, Point], bool]) -> None:
         rho = Fraction(ratio)
-        scaled = rho.denominator * _ONE
-        self._high = Interval(_ONE, _ONE)
+        scaled = rho.denominator * ONE
+        self._high = Interval(ONE, ONE)
         self._low = Interval(scaled // rho.numerator, -(-scaled // rho.numerator))
         self._holds = holds
 

@@ -87,6 +87,46 @@ class WorstCaseLoss(Frozen):
     violates: bool
 
 
+class QuestionLoss(Frozen):
+    """What a question of a run was found to lose, beside its price."""
+
+    name: str
+    """A code."""
+    loss: float | None
+    """None where an answer is impossible on the other table: no price covers that."""
+    price: float | None
+    """None where nothing proves one."""
+    unit: Literal["eps", "rho"]
+
+
+class RunLoss(Frozen):
+    """The largest loss of a whole run found over tables, neighbours and adversarial answers.
+
+    No data, no confidence level: it is of the mechanism alone.
+    """
+
+    mechanism: str
+    k: int
+    n_records: int
+    """Of the table where it was found."""
+    claimed_eps: float
+    price: float
+    loss: float | None
+    """None where it is infinite."""
+    share: float | None
+    """Of the price."""
+    questions: tuple[QuestionLoss, ...]
+    tables: str
+    """The two tables, in words."""
+    violates: bool
+    problem: str = ""
+    """What breaks the claim, in words."""
+    breaks_plan: bool = False
+    """Whether the mechanism asks what it has not planned: a curator stops every run of it."""
+    witness_file: str | None = None
+    """The file with the run, where it is the largest and can be recomputed."""
+
+
 class DataLoss(Frozen):
     """Losses of releases from the curator's own records. Curator-only."""
 
@@ -207,6 +247,7 @@ class Audit(Frozen):
     verdict: Verdict
     calibration: tuple[CalibrationRow, ...]
     worst_cases: tuple[WorstCaseLoss, ...]
+    run_losses: tuple[RunLoss, ...] = ()
     data_losses: tuple[DataLoss, ...] = ()
     sampled: tuple[SampledBound, ...]
     conformance: tuple[Conformance, ...]

@@ -6,30 +6,30 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from dpkv.accounting import ROW
-from dpkv.accounting.exact import float_above
 from dpkv.audits.conformance import conformance_tests
 from dpkv.audits.faults import Fault, plant_fault
 from dpkv.audits.privacy import Calibrator, Effort, data_loss, sampled_bounds, worst_case_loss
 from dpkv.audits.published_ratio_bound import audit_ratio_bound
-from dpkv.audits.report.numbers import lower
 from dpkv.audits.results import (
-    NOT_VOUCHED,
     Audit,
     AuditSettings,
     CalibrationRow,
-    Conformance,
     DataLoss,
+    RunLoss,
     SampledBound,
     Subject,
     UtilityRow,
-    Verdict,
     WorstCaseLoss,
 )
+from dpkv.audits.run_losses import Search, replayed_losses, worst_runs
+from dpkv.audits.run_witness import RunWitness
 from dpkv.audits.utility import compare, rivals
+from dpkv.audits.verdict import Findings, verdict_of
 from dpkv.audits.witness import Witness
 from dpkv.calibration import Calibration, CalibrationSettings, calibrate_working
 from dpkv.domain import Domain
@@ -49,7 +49,6 @@ from dpkv.types import Floats, Integers, StageProgress
 
 Planter = Callable[[int, int], Fault]
 _SYNTHETIC_POINTS = 400
-_ROUNDING = 1e-9  # of the floating-point losses; worst cases are judged by interval arithmetic
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +107,7 @@ class Audited:
     """An audit, and the witnesses that go with it, by file name."""
 
     audit: Audit
-    witnesses: dict[str, Witness]
+    witnesses: dict[str, Witness | RunWitness]
 
 
 def run_audit(job: Job) -> Audited:
@@ -116,21 +115,33 @@ def run_audit(job: Job) -> Audited:
     fault = _fault(job)
     calibration = _calibration(job)
     worst, witnesses = _worst_cases(job, fault)
-    losses = _data_losses(job, fault)
+    runs, of_run = _run_losses(job, fault)
+    witnesses |= of_run
+    runs_at_all = not any(run.breaks_plan for run in runs)
+    losses = _data_losses(job, fault) if runs_at_all else ()
     judged = _mechanism(job, fault, _known_ks(job)[0])
-    sampled = _sample_bounds(job, fault)
+    sampled = _sample_bounds(job, fault) if runs_at_all else ()
     job.progress("conformance", 0.0)
     entropy: Callable[[], Entropy] = OperatingSystemEntropy
     if fault is not None:
         entropy = fault(job.n_records, job.ks[0]).entropy
     conforming = conformance_tests(entropy, runs=4_000 if job.quick else 20_000)
     rows = _utility(job, calibration)
-    found = Audit(
+    found = Findings(worst, runs, losses, sampled, conforming)
+    audit = Audit(
         subject=_subject(job),
         settings=_settings(job),
-        verdict=_verdict(job, worst, losses, sampled, conforming, judged, rows),
+        verdict=verdict_of(
+            job.plan,
+            found,
+            judged,
+            _utility_headline(rows),
+            vouched=_is_vouched(job),
+            unit=_unit_of(job),
+        ),
         calibration=_calibration_rows(calibration),
         worst_cases=worst,
+        run_losses=runs,
         data_losses=losses,
         sampled=sampled,
         conformance=conforming,
@@ -140,7 +151,7 @@ def run_audit(job: Job) -> Audited:
         synthetic_points=_synthetic(job.domain),
         notes=() if job.release is None else wording.warnings(job.release),
     )
-    return Audited(found, witnesses)
+    return Audited(audit, witnesses)
 
 
 # -- what is audited -------------------------------------------------------------------------------
@@ -184,9 +195,9 @@ def _mechanism(job: Job, fault: Planter | None, k: int, n_records: int | None = 
 
 def _worst_cases(
     job: Job, fault: Planter | None
-) -> tuple[tuple[WorstCaseLoss, ...], dict[str, Witness]]:
+) -> tuple[tuple[WorstCaseLoss, ...], dict[str, Witness | RunWitness]]:
     losses: list[WorstCaseLoss] = []
-    witnesses: dict[str, Witness] = {}
+    witnesses: dict[str, Witness | RunWitness] = {}
     if job.plan.neighbours is Neighbours.ADD_REMOVE:  # the search is over replaced records
         return (), {}
     public = job.plan.end_to_end and fault is None
@@ -202,6 +213,26 @@ def _worst_cases(
     return tuple(losses), witnesses
 
 
+def _run_losses(
+    job: Job, fault: Planter | None
+) -> tuple[tuple[RunLoss, ...], dict[str, Witness | RunWitness]]:
+    """Return the worst whole runs found, of the first k: for any mechanism and relation."""
+    job.progress("searching for the worst run", 0.0)
+    k, m = min(_known_ks(job)), len(job.values)
+
+    def describe(n_records: int, n_clusters: int) -> Mechanism:
+        return _mechanism(job, fault, n_clusters, None if n_records == m else n_records)
+
+    how = Search(16 if job.quick else 60, job.seed)
+    found = worst_runs(describe, k, m, job.eps, how, job.domain)
+    names = [loss.witness_file for loss in found.losses if loss.witness_file is not None]
+    if found.witness is None or not names:
+        return found.losses, {}
+    public = job.plan.end_to_end and fault is None
+    seen: Literal["public", "curator-only"] = "public" if public else "curator-only"
+    return found.losses, {names[0]: found.witness.model_copy(update={"visibility": seen})}
+
+
 def _known_ks(job: Job) -> tuple[int, ...]:
     """Return the k whose mechanism is known: published noise is that of the plan's k alone."""
     return (job.plan.k,) if job.plan.calibration == "published" else job.ks
@@ -209,26 +240,37 @@ def _known_ks(job: Job) -> tuple[int, ...]:
 
 def _data_losses(job: Job, fault: Planter | None) -> tuple[DataLoss, ...]:
     """Return losses on the curator's records: of the release, or of the first and last k."""
-    found: list[DataLoss] = []
-    if job.plan.neighbours is Neighbours.ADD_REMOVE or not job.is_of_rows:
-        return ()  # these losses are of replaced rows
+    if not job.is_of_rows:
+        return ()  # these losses are of rows
     judged = _known_ks(job)
     ks = (job.plan.k,) if job.release is not None else (judged[0], judged[-1])
-    for k in dict.fromkeys(ks):
-        mechanism = _mechanism(job, fault, k)
-        if isinstance(mechanism, Algorithm0):
-            points = mechanism.grid.quantise(job.values).astype(np.int32)
-            found.append(
-                data_loss(
-                    mechanism,
-                    points,
-                    job.eps,
-                    job.effort,
-                    _released_points(job.release),
-                    lambda share: job.progress("exact losses", share),
-                )
-            )
-    return tuple(found)
+    if _mechanism(job, fault, ks[0]).grid.n_features != len(job.columns):
+        return ()  # a fault that shows in other domains alone
+    return tuple(_data_loss(job, fault, k) for k in dict.fromkeys(ks))
+
+
+def _data_loss(job: Job, fault: Planter | None, k: int) -> DataLoss:
+    """Return losses by the closed form that covers every record, or else by replaying runs."""
+    mechanism = _mechanism(job, fault, k)
+    points = mechanism.grid.quantise(job.values).astype(np.int32)
+    if isinstance(mechanism, Algorithm0) and mechanism.neighbours is Neighbours.REPLACE_ONE:
+        return data_loss(
+            mechanism,
+            points,
+            job.eps,
+            job.effort,
+            _released_points(job.release),
+            lambda share: job.progress("exact losses", share),
+        )
+    job.progress("replaying runs", 0.0)
+    return replayed_losses(
+        lambda n_records, k: _mechanism(job, fault, k, n_records),
+        k,
+        points,
+        job.eps,
+        runs=3 if job.quick else 10,
+        seed=job.seed,
+    )
 
 
 def _released_points(release: ReleaseRecord | None) -> Integers | None:
@@ -267,77 +309,6 @@ def _calibrator(job: Job, name: str) -> Calibrator:
         gamma=job.plan.gamma,
         unit=job.plan.weighing.unit,
     )
-
-
-def _verdict(
-    job: Job,
-    worst: tuple[WorstCaseLoss, ...],
-    losses: tuple[DataLoss, ...],
-    sampled: tuple[SampledBound, ...],
-    conforming: tuple[Conformance, ...],
-    mechanism: Mechanism,
-    rows: tuple[UtilityRow, ...],
-) -> Verdict:
-    """Add up: any violation by the audited mechanism, or a test that failed, breaks the claim."""
-    own = [bound for bound in sampled if bound.mechanism == mechanism.name]
-    bounds = [(loss.loss, f"exact, witness {loss.witness_file}") for loss in worst]
-    # Parts of a synopsis are audited at an eps of their own, which is no bound of this claim.
-    here = [bound for bound in own if bound.claimed_eps == float(job.eps)]
-    bounds += [(bound.lower_bound, bound.method) for bound in here]
-    largest, method = max(bounds, default=(0.0, _say_of_parts(own)))
-    reasons = [
-        f"k = {loss.k}: an output is e^{lower(loss.loss)} times likelier under a neighbour"
-        for loss in worst
-        if loss.violates
-    ]
-    reasons += [
-        f"k = {bound.k}: runs show eps >= {lower(bound.lower_bound)}, claimed {bound.claimed_eps:g}"
-        for bound in own
-        if bound.violates
-    ]
-    reasons += [
-        f"k = {loss.k}: on these records a release loses {lower(largest_of(loss))}"
-        for loss in losses
-        if largest_of(loss) > float_above(job.eps) * (1.0 + _ROUNDING)
-    ]
-    reasons += [f"{test.name}: {test.detail}" for test in conforming if not test.passed]
-    if mechanism.is_proved and mechanism.cost() > job.eps:
-        reasons.append(f"its steps cost {float(mechanism.cost()):.4g}, more than claimed")
-    holds = not reasons
-    unit = "" if job.is_of_rows else f", one {job.plan.weighing.unit.kind}"
-    claim = f"eps = {job.plan.eps} ({job.plan.neighbours.value}{unit})"
-    return Verdict(
-        holds=holds,
-        headline=_say_not_violated(job, claim) if holds else f"The claim {claim} is violated",
-        reasons=tuple(reasons),
-        lower_bound=largest,
-        lower_bound_method=method,
-        claimed_eps=float(job.eps),
-        utility=_utility_headline(rows),
-    )
-
-
-def _say_not_violated(job: Job, claim: str) -> str:
-    """Say that nothing was found; and of a record that anybody may have made up, that as well."""
-    found = f"No violation of {claim} was found"
-    unvouched = job.release is not None and not job.vouched_by
-    return f"{found}, but {NOT_VOUCHED}" if unvouched else found
-
-
-def _say_of_parts(bounds: list[SampledBound]) -> str:
-    """Say what runs of parts showed, where nothing bounds the whole."""
-    if not bounds:
-        return "nothing was tried"
-    most = max(bounds, key=lambda bound: bound.lower_bound / bound.claimed_eps)
-    return (
-        f"runs of its parts alone; with all of eps = {most.claimed_eps:g} one of them showed "
-        f"{lower(most.lower_bound)}"
-    )
-
-
-def largest_of(loss: DataLoss) -> float:
-    """Return the largest loss that was found on the records."""
-    return max((loss.release_loss or 0.0, *loss.simulated_losses), default=0.0)
 
 
 # -- how good --------------------------------------------------------------------------------------
@@ -385,6 +356,16 @@ def _utility(job: Job, calibration: Calibration) -> tuple[UtilityRow, ...]:
         cache=job.cache,
         identity=job.identity,
     )
+
+
+def _unit_of(job: Job) -> str:
+    """Return what a verdict says of the unit of privacy."""
+    return "" if job.is_of_rows else f", one {job.plan.weighing.unit.kind}"
+
+
+def _is_vouched(job: Job) -> bool:
+    """Tell whether anybody vouches for the release; without one there is nothing to vouch for."""
+    return job.release is None or bool(job.vouched_by)
 
 
 def _utility_headline(rows: tuple[UtilityRow, ...]) -> str | None:

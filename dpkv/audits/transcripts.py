@@ -99,7 +99,7 @@ def _compare(
     for exchange in transcript.exchanges:
         step = exchange.question.step(program.neighbours, program.unit)
         if step.rho is not None:
-            shares.append(_share(_squared_distance(exchange, tables), float(step.rho)))
+            shares.append(_share(squared_distance(exchange, tables), float(step.rho)))
             continue
         loss = exchange.loss(*tables)
         losses.append(loss)
@@ -119,7 +119,7 @@ def _share(loss: float, price: float) -> float:
     return loss / price if price > 0.0 else math.inf
 
 
-def _squared_distance(exchange: Exchange, tables: tuple[Records, Records]) -> float:
+def squared_distance(exchange: Exchange, tables: tuple[Records, Records]) -> float:
     """Return half the squared distance of the exact answers, in scales of their Gaussian noise."""
     question = exchange.question
     assert isinstance(question, NoisySums)

@@ -103,7 +103,7 @@ def witness_of(
     """
     stated = Witness(
         visibility="public" if public else "curator-only",
-        grid_bits=_bits_of(mechanism.grid, domain),
+        grid_bits=bits_of(mechanism.grid, domain),
         claimed_eps=claimed_eps,
         mechanism=describe(mechanism),
         domain=domain.to_dict(),
@@ -124,7 +124,7 @@ def witness_of(
     )
 
 
-def _bits_of(grid: Grid, domain: Domain) -> int:
+def bits_of(grid: Grid, domain: Domain) -> int:
     """Return how fine the grid over the domain is; the usual where it is no grid of it."""
     fine = [GRID_BITS, *range(FEWEST_BITS, MOST_BITS + 1)]
     return next((bits for bits in fine if domain.grid(bits) == grid), GRID_BITS)
@@ -184,11 +184,11 @@ def _bounds(
         witness.output,
         centers.tolist(),
         smoothing=mechanism.smoothing,
-        levels=_levels(mechanism.density),
+        levels=levels_of(mechanism.density),
     )
 
 
-def _levels(density: Density) -> Levels:
+def levels_of(density: Density) -> Levels:
     """Return the density in interval arithmetic."""
     if isinstance(density, LaplaceDensity):
         return LaplaceLevels(density.scale or 1.0)

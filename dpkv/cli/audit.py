@@ -74,7 +74,7 @@ def audit(
         typer.Option(
             help="Self-test: plant a fault that must be reported: half-noise, no-smoothing, "
             "papers-eps-tilde, float-noise, swapped-split, synopsis-sensitivity, synopsis-radius, "
-            "synopsis-decay or weights-above-person."
+            "synopsis-decay, synopsis-exact-count, weights-above-person or extra-question."
         ),
     ] = None,
     gamma: Annotated[float | None, typer.Option(help="Smoothing of the D^2 picks.")] = None,

@@ -72,7 +72,7 @@ def verify(
     text = foreign.text_of(record)
     named = _Named(public_key, trusted_keys, workspace or find_workspace())
     kind = kind_of(text)
-    if kind == "witness":
+    if kind in ("witness", "run-witness"):
         found = _witness_checks(text, record, named)
     elif kind == "synopsis":
         found = _synopsis_checks(text, record, named)
@@ -178,12 +178,18 @@ def _synopsis_checks(text: str, path: Path, named: _Named) -> _Found:
 
 
 def _witness_checks(text: str, path: Path, named: _Named) -> _Found:
+    from dpkv.audits.run_witness import check_run_witness, parse_run_witness
     from dpkv.audits.witness import check_witness, parse_witness
+    from dpkv.releases.parsing import kind_of
 
     if named.public_key is not None or named.trusted_keys is not None:
         raise UsageError(
             "--public-key and --trusted-keys are for releases: a witness needs no signature."
         )
+    if kind_of(text) == "run-witness":
+        run = parse_run_witness(text, path)
+        said = f"By this run eps is at least {run.loss:.6g}; {run.claimed_eps} is claimed."
+        return _Found("witness of a run", None, check_run_witness(run), said)
     witness = parse_witness(text, path)
     statement = (
         f"By this witness eps is at least {witness.loss:.6g}; {witness.claimed_eps} is claimed."

@@ -36,7 +36,8 @@ BOUNDS = "--bounds=-10,10"
 ASKED = ("--eps", "1", "--k", "2", BOUNDS)
 QUICK = ("--quick", "--runs", "2")
 PUBLISHED = ("--calibration", "published", "--out", "published")
-FILES = {"audit.json", "report.html", "report.md", "witness-kvariates-k2.json"}
+WITNESSES = {"witness-kvariates-k2.json", "witness-run-kvariates.json"}
+FILES = {"audit.json", "report.html", "report.md", *WITNESSES}
 
 
 def save(path: Path, m: int = M, seed: int = 0) -> np.ndarray:
@@ -138,6 +139,9 @@ def test_an_audit_that_holds(home: Path) -> None:
     checked = dpkv("verify", folder / "witness-kvariates-k2.json", cwd=home)
     assert checked.returncode == 0, checked.stderr
     assert "By this witness eps is at least 0.8" in checked.stdout
+    checked = dpkv("verify", folder / "witness-run-kvariates.json", cwd=home)
+    assert checked.returncode == 0, checked.stderr
+    assert "By this run eps is at least 0.9" in checked.stdout
 
 
 def test_an_audit_that_finds_a_fault(home: Path) -> None:
@@ -173,6 +177,8 @@ REASONS = {
     "synopsis-sensitivity": "its steps cost 1.9",
     "synopsis-radius": "runs show eps",
     "synopsis-decay": "runs show eps",
+    "synopsis-exact-count": "an answer is impossible on a neighbour",
+    "extra-question": "one question more than its plan has",
     "weights-above-person": "runs show eps",
 }
 

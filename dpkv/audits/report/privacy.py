@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 
 from dpkv.audits.report.blocks import (
@@ -22,9 +23,12 @@ from dpkv.audits.results import (
     Conformance,
     DataLoss,
     PublishedBound,
+    QuestionLoss,
+    RunLoss,
     SampledBound,
     WorstCaseLoss,
 )
+from dpkv.releases.wording import PARTS
 
 _WITHIN, _BEYOND = "within eps", "violation"
 _NO_DATA = {
@@ -44,6 +48,7 @@ def privacy_section(audit: Audit) -> Section:
     blocks = (
         relation,
         *_worst_cases(audit),
+        *_worst_runs(audit),
         *_data_losses(audit),
         *_sampled_blocks(audit),
         *_conformance(audit),
@@ -79,6 +84,49 @@ def _worst_case(row: WorstCaseLoss) -> tuple[Cell, ...]:
         Cell(lower(row.loss, beside=row.claimed_eps)),
         verdict_cell(row.violates, _WITHIN, _BEYOND),
         Cell(row.witness_file or "none"),
+    )
+
+
+def _worst_runs(audit: Audit) -> tuple[Block, ...]:
+    if not audit.run_losses:
+        return ()
+    table = TableBlock(
+        "worst-runs",
+        "The largest losses of whole runs found over tables, neighbours and answers, rounded down",
+        ("mechanism", "k", "records", "price", "largest loss", "of the price", "result", "witness"),
+        tuple(_worst_run(row) for row in audit.run_losses),
+        words=frozenset({0, 6, 7}),
+        codes=frozenset({7}),
+    )
+    largest = max(audit.run_losses, key=lambda row: math.inf if row.share is None else row.share)
+    parts = ", ".join(_part_of(one) for one in largest.questions)
+    tables = Text(f"The largest was found with {largest.tables}. Its questions: {parts}.")
+    return Heading("Whole runs"), Text(_RUNS), without_repeats(table), tables
+
+
+_RUNS = (
+    "A run is a sequence of questions and noisy answers of known probability, so its loss is a "
+    "sum, and nothing that is computed from the answers loses more. Here every answer is the one "
+    "that tells most: reaching the price shows that it is tight, exceeding it is a fault. A "
+    "witness holds tables, questions and answers, which dpkv verify asks and recomputes again."
+)
+
+
+def _worst_run(row: RunLoss) -> tuple[Cell, ...]:
+    return (
+        *plain(row.mechanism, str(row.k), count(row.n_records), exact(row.price)),
+        Cell("infinite" if row.loss is None else lower(row.loss, beside=row.price)),
+        Cell("infinite" if row.share is None else f"{math.floor(row.share * 1000) / 10:.1f} %"),
+        verdict_cell(row.violates, _WITHIN, _BEYOND),
+        Cell(row.witness_file or "none"),
+    )
+
+
+def _part_of(one: QuestionLoss) -> str:
+    loss = "infinite" if one.loss is None else f"{one.loss:.4g}"
+    price = "nothing proved" if one.price is None else f"{one.price:.4g}"
+    return (
+        f"{PARTS.get(one.name, one.name)}: {loss} of {price}{' (rho)' if one.unit == 'rho' else ''}"
     )
 
 

@@ -42,6 +42,7 @@ from dpkv.records.questions.question import Question, Records
 from dpkv.seeding.exact import ExactDistances
 from dpkv.types import Float64s, Integers
 
+_MOST_TRIED = 64
 PickProof = Literal["theorem-a", "local", "none"]
 
 
@@ -115,6 +116,15 @@ class NoisyPick(Question):
         point = records.gather_one(number, partial(_found, self, target, smoothing))
         return self.terms.density.draw(point, entropy)
 
+    def most_telling(self, first: Records, second: Records) -> Integers:
+        """Return the point among the records of both that is most likelier on the first."""
+        blocks = [*first.gather(_points), *second.gather(_points)]
+        places = np.unique(np.concatenate(blocks).astype(np.int64), axis=0)[:_MOST_TRIED]
+        return max(
+            places,
+            key=lambda x: self.log_probability(first, x) - self.log_probability(second, x),
+        )
+
     def _weighed(self, records: Records) -> tuple[int | None, list[int]]:
         """Return the smoothing that is picked with, and what every block weighs with it."""
         smoothing = self.terms.smoothing if len(self.centers) else None
@@ -135,6 +145,10 @@ class NoisyPick(Question):
             return -math.inf
         mixture = peak + math.log(math.fsum(math.exp(part - peak) for part in parts))
         return mixture - math.log(sum(totals))
+
+
+def _points(block: Block) -> Integers:
+    return block.points
 
 
 def _distances(question: NoisyPick, block: Block) -> ExactDistances:

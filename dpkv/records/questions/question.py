@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dpkv.accounting import ROW, Neighbours, Step, Unit
-from dpkv.noise import Entropy
+from dpkv.noise import Entropy, Int64s, SeededEntropy
 from dpkv.records.block import Block
 from dpkv.types import Float64s, Integers
 
@@ -57,6 +57,18 @@ class Ask(Protocol):
         """The number of records where it is public, None where the relation protects it."""
 
 
+class Noiseless(SeededEntropy):
+    """No noise at all: what an adversary would draw. For audits, never for a release."""
+
+    def add_laplace(self, values: Int64s, scale: float) -> Int64s:  # noqa: ARG002
+        """Return the values."""
+        return values.copy()
+
+    def add_gaussian(self, values: Int64s, scale: float) -> Int64s:  # noqa: ARG002
+        """Return the values."""
+        return values.copy()
+
+
 class Question(ABC):
     """Something that may be asked of records, at a price."""
 
@@ -71,6 +83,13 @@ class Question(ABC):
     @abstractmethod
     def log_probability(self, records: Records, answer: Any) -> float:
         """Return the logarithm of the probability of an answer, in closed form."""
+
+    def most_telling(self, first: Records, second: Records) -> Any:  # noqa: ARG002
+        """Return an answer that is likelier on the first records than on the second, by much.
+
+        For audits. Where noise is added, that is the answer without any.
+        """
+        return self.answer(first, Noiseless(0))
 
     def is_same(self, other: Question) -> bool:
         """Tell whether the other asks the same, to the last digit."""

@@ -71,6 +71,25 @@ class CellSplits(Question):
                 return Tree.of(levels, splits)
             level = level.halved(split)
 
+    def most_telling(self, first: Records, second: Records) -> Tree:
+        """Return the tree whose every test came out as is likelier on the first records."""
+        level = whole_space(self.space)
+        levels, splits = list[Level](), list[Truths]()
+        while True:
+            split, tested = self._rule(level, len(levels))
+            if tested:
+                here, there = (self._tails(one, level, len(levels)) for one in (first, second))
+                split &= here[0] - there[0] > here[1] - there[1]
+            levels.append(level)
+            splits.append(split)
+            if not split.any():
+                return Tree.of(levels, splits)
+            level = level.halved(split)
+
+    def _tails(self, records: Records, level: Level, depth: int) -> tuple[Float64s, Float64s]:
+        scores = self._scores(self._weights(records, level, depth), depth)
+        return _log_tails((scores - self.threshold).astype(np.float64), self.test.scale)
+
     def _rule(self, level: Level, depth: int) -> tuple[Truths, bool]:
         """Return which cells of a level may be split, and whether tests decide about them."""
         split = level.splittable
