@@ -96,15 +96,12 @@ def plant_fault(
         return Fault(name, _faulty_synopsis(name, eps, n_clusters=n_clusters, domain=domain))
     if name in ("half-noise", "window-ratio"):
         return Fault(name, _tell_apart(sound, with_windows=name == "window-ratio"))
-    if name == "no-smoothing":
-        return Fault(name, _drop_smoothing(sound))
-    if name == "papers-eps-tilde":
-        return Fault(name, Published.calibrate(PAPERS_EPS_TILDE, n_clusters=n_clusters, grid=grid))
+    if name in ("no-smoothing", "papers-eps-tilde"):
+        noise = Published.calibrate(PAPERS_EPS_TILDE, n_clusters=n_clusters, grid=grid)
+        return Fault(name, _drop_smoothing(sound) if name == "no-smoothing" else noise)
     if name == "float-noise":
         return Fault(name, sound, FloatEntropy)
-    # In few columns the swapped split happens to spend less than it claims.
-    wide = Box((0.0,) * _WIDE, (1.0,) * _WIDE) if domain.n_features < _WIDE else domain
-    return Fault(name, swap_split(eps, n_clusters=n_clusters, domain=wide))
+    return Fault(name, _swap_in_wide(eps, n_clusters=n_clusters, domain=domain))
 
 
 class _ExtraQuestion(Lloyd):
@@ -239,6 +236,12 @@ def _tell_apart(sound: KVariates, *, with_windows: bool) -> Algorithm0:
 
 def _drop_smoothing(sound: KVariates) -> Algorithm0:
     return Laplace(sound.n_clusters, sound.grid, sound.neighbours, sound.noise_scale)
+
+
+def _swap_in_wide(eps: Decimal, *, n_clusters: int, domain: Domain) -> Lloyd:
+    # In few columns the swapped split happens to spend less than it claims.
+    wide = Box((0.0,) * _WIDE, (1.0,) * _WIDE) if domain.n_features < _WIDE else domain
+    return swap_split(eps, n_clusters=n_clusters, domain=wide)
 
 
 def swap_split(eps: Decimal, *, n_clusters: int, domain: Domain) -> Lloyd:
