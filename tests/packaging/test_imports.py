@@ -54,6 +54,7 @@ PUBLIC = [
     "release",
     "simulate",
     "sk_means",
+    "verify",
 ]
 
 
