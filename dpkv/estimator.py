@@ -30,6 +30,7 @@ from dpkv.releases.api import release
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.request import AnyBounds
+from dpkv.settings import AUTO as AUTO_WORKSPACE
 from dpkv.tables.naming import default_names
 from dpkv.tables.schema import TableSchema
 from dpkv.types import Floats
@@ -68,7 +69,8 @@ class PrivateKMeans(
         "fill:VALUE", or "ignore", with which their rows count for nothing.
     schema : the public facts of the columns, with their bounds and rules; columns of numbers only,
         since ``predict`` measures distances to numbers.
-    workspace : the folder of the ledger that is charged; None charges nobody.
+    workspace : the folder of the ledger that is charged; "auto" is the command line's, which
+        ``DPKV_WORKSPACE`` or the user's settings may name. None charges nobody.
     dataset : the name of the data set whose budget is charged. Give one where several fits concern
         the same people (cross-validation, parts of a table): without it every array has its own.
 
@@ -97,7 +99,7 @@ class PrivateKMeans(
         scaled: bool = True,
         missing: str | None = None,
         schema: TableSchema | str | Path | None = None,
-        workspace: str | Path | None = ".dpkv",
+        workspace: str | Path | None = AUTO_WORKSPACE,
         dataset: str | None = None,
     ) -> None:
         self.n_clusters = n_clusters

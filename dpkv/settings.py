@@ -18,6 +18,8 @@ from dpkv.errors import UsageError
 
 WORKSPACE_VARIABLE = "DPKV_WORKSPACE"
 LEDGER_VARIABLE = "DPKV_LEDGER"
+AUTO = "auto"
+"""What Python calls the workspace that a command would take; a folder of that name is ./auto."""
 _KNOWN = ("workspace", "ledger")
 
 
@@ -42,6 +44,13 @@ def find_workspace() -> Path:
         return _given[0]
     chosen = os.environ.get(WORKSPACE_VARIABLE) or _setting("workspace")
     return Path(chosen or ".dpkv").expanduser()
+
+
+def workspace_or_none(given: str | Path | None) -> Path | None:
+    """Return the workspace that a call from Python means, at the time of the call."""
+    if given is None:
+        return None
+    return find_workspace() if given == AUTO else Path(given)
 
 
 def find_ledger_address() -> str | None:

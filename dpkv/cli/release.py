@@ -127,10 +127,10 @@ def _show_price(
     Nothing is written, and of the table nothing is read but its header and, where its account goes
     by its contents, the bytes that are hashed. A mechanism's steps may compose to less than this.
     """
-    from dpkv.accounting import ROW
     from dpkv.ledger.entries import draft_charge
 
     plan = job.preparation.plan
+    unit = plan.weighing.unit.kind
     account = job.find_account(account)
     known = ledger.read()
     repeated = known.find(name) is not None
@@ -141,7 +141,7 @@ def _show_price(
         eps=plan.exact_eps,
         delta=plan.exact_delta,
         neighbours=plan.neighbours.value,
-        unit=ROW.kind,
+        unit=unit,
         end_to_end=plan.end_to_end,
         plan_digest=plan.digest,
     )
@@ -152,7 +152,7 @@ def _show_price(
     left = None if after.remaining is None else f"{after.remaining:f}"
     facts = {"eps": "0" if repeated else plan.eps, "delta": "0" if repeated else plan.delta}
     if as_json:
-        promise = {"neighbours": plan.neighbours.value, "unit": ROW.kind}
+        promise = {"neighbours": plan.neighbours.value, "unit": unit}
         answer = {"kind": "price", **facts, **promise, "account": account, "remaining": left}
         output.print_json({"schema_version": 1, **answer})
         return

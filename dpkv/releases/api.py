@@ -15,6 +15,7 @@ from dpkv.releases.preparation import prepare_release
 from dpkv.releases.produce import Release, carry_out, check_release_id, rehearse
 from dpkv.releases.request import AnyBounds, Options, Request, fills_request
 from dpkv.releases.settling import settle
+from dpkv.settings import AUTO, find_workspace, workspace_or_none
 
 
 @fills_request
@@ -24,7 +25,7 @@ def release(
     k: int | str | tuple[int, int],
     eps: float | str | Decimal,
     bounds: AnyBounds | None = None,
-    workspace: str | Path | None = ".dpkv",
+    workspace: str | Path | None = AUTO,
     dataset: str | None = None,
     release_id: str | None = None,
     **options: Unpack[Options],
@@ -45,7 +46,9 @@ def release(
     bounds : where records may lie: low, high for all columns, one pair per column, a mapping or a
         ``Domain``; "private" finds them with a share of eps; "data" reads them off the records,
         which leaks, and everything written says so. None takes them from a schema.
-    workspace : the folder of the ledger; None charges nobody, and the caller keeps the account.
+    workspace : the folder of the ledger; "auto" is the command line's: ``DPKV_WORKSPACE``, or that
+        of the user's settings, or ``.dpkv`` in the current folder. None charges nobody, and the
+        caller keeps the account.
     dataset : the name of the data set whose budget is charged, of your choice: all releases that
         concern the same people should bear the same. Without it a ledger knows a file by its bytes
         and an array by its exact numbers, so a part, a copy in another order or a rescaled one has
@@ -88,11 +91,12 @@ def release(
     request = Request(k=k, eps=eps, bounds=bounds, **options)
     if workspace is None and (release_id is not None or dataset is not None):
         raise ParameterError("workspace", "given with release_id or dataset", None)
-    source, table, plan = _read(data, request, workspace)
+    home = workspace_or_none(workspace)
+    source, table, plan = _read(data, request, home)
     name = check_release_id(release_id)
-    if workspace is None:
+    if home is None:
         return carry_out(settle(plan, table.n_records), table, None)
-    ledger = Ledger(Path(workspace))
+    ledger = Ledger(home)
     known = ledger.prepare()
     account = source.fingerprint(ledger.workspace) if dataset is None else name_dataset(dataset)
     charging = Charging(ledger, account, name, known)
@@ -119,10 +123,10 @@ def simulate(
 
 
 def _read(
-    data: AnyTable, request: Request, workspace: str | Path | None
+    data: AnyTable, request: Request, workspace: Path | None
 ) -> tuple[Input, ReadTable, Plan]:
     request = request.with_schema(Path(data) if isinstance(data, (str, Path)) else None)
-    source = open_input(data, request, ".dpkv" if workspace is None else workspace)
+    source = open_input(data, request, workspace or find_workspace())
     prepared = prepare_release(request, source)
     table = prepared.read()
     return source, table, prepared.complete(table)

@@ -12,12 +12,13 @@ from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.signing import trusted_here
 from dpkv.releases.verify import Check
 from dpkv.releases.verify import verify as verify_record
+from dpkv.settings import AUTO, workspace_or_none
 
 
 def verify(
     release: Release | ReleaseRecord | str | Path,
     *,
-    workspace: str | Path | None = ".dpkv",
+    workspace: str | Path | None = AUTO,
     public_key: str | None = None,
 ) -> tuple[Check, ...]:
     """Check a release again: prices, promise, digests, ledger, signature.
@@ -26,7 +27,8 @@ def verify(
     ----------
     release : what ``dpkv.release`` returned, its record, or the path of a record; beside that,
         files of centers and of a synopsis are checked as well.
-    workspace : the curator's, where there is a ledger; None does without.
+    workspace : the curator's, where there is a ledger; "auto" as for ``dpkv.release``; None does
+        without.
     public_key : whose signature is expected.
 
     Returns
@@ -41,7 +43,7 @@ def verify(
     >>> [one.name for one in dpkv.verify(done, workspace=None) if one.passed is False]
     []
     """
-    home = None if workspace is None else Path(workspace)
+    home = workspace_or_none(workspace)
     texts: dict[str, str | None] = {"csv_text": None, "synopsis_text": None}
     if isinstance(release, Release):
         record = release.record

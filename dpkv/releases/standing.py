@@ -24,6 +24,7 @@ from dpkv.releases.synopsis import PrivateSynopsis, parse_synopsis
 from dpkv.releases.verify import failed, verify, vouchers
 from dpkv.releases.wording import CONDITIONAL as CONDITION
 from dpkv.releases.wording import STATEMENTS, statement
+from dpkv.settings import AUTO, workspace_or_none
 from dpkv.types import Float64s
 
 _SUFFIXES = {
@@ -138,7 +139,7 @@ def _without_promise(promise: Guarantee) -> Literal["conditional", "simulated"]:
 def read_synopsis(
     path: str | Path,
     *,
-    workspace: str | Path | None = ".dpkv",
+    workspace: str | Path | None = AUTO,
     trusted_keys: tuple[str, ...] | None = None,
 ) -> PrivateSynopsis:
     """Read what ``dpkv release --export-synopsis`` wrote.
@@ -153,7 +154,9 @@ def read_synopsis(
     place = Path(path)
     text = foreign.text_of(place)
     found = parse_synopsis(text, path)
-    home = None if workspace is None or not Path(workspace).is_dir() else Path(workspace)
+    home = workspace_or_none(workspace)
+    if home is not None and not home.is_dir():
+        home = None
     keys = trusted_here(home) if trusted_keys is None else trusted_keys
     return found.with_standing(
         standing_of(text, found, place.parent, workspace=home, trusted_keys=keys)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support.run import Run, in_process, refusal
 
+import dpkv
 from dpkv.settings import find_ledger_address, find_workspace
 
 TABLE = "a,b\n0.31337,0.2\n0.5,0.5\n-0.5,-0.5\n"
@@ -92,6 +93,48 @@ def test_a_dry_run_prices_and_charges_nothing(run: Run, home: Path) -> None:
     assert "requested eps 0.5, remaining 0.3, short by 0.2" in told
     other = refusal(run(*RELEASE, "--neighbours=add-remove", "--dry-run", "--out=3"))
     assert "is for replace-one neighbours" in other
+
+
+def test_a_dry_run_prices_persons(run: Run, home: Path) -> None:
+    rows = "who,a,b\nx,0.1,0.2\ny,0.5,0.5\nx,-0.5,-0.5\n"
+    (home / "one" / "visits.csv").write_text(rows, encoding="utf-8")
+    asked = ("release", "visits.csv", *RELEASE[2:], "--person=who", "--columns=a,b")
+    assert run("ledger", "set-budget", "visits.csv", "--eps=2", "--unit=person").returncode == 0
+    told = run(*asked, "--dry-run").stdout
+    assert told.startswith("would charge eps 0.5 (replace-one, persons); 1.5 would be left\n")
+    stated = json.loads(run(*asked, "--dry-run", "--json").stdout)
+    assert (stated["unit"], stated["remaining"]) == ("person", "1.5")
+    done = run(*asked)
+    assert done.returncode == 0 and "1.5 left" in done.stdout, "as the release says itself"
+    rows_instead = run(
+        "release", "visits.csv", *RELEASE[2:], "--columns=a,b", "--out=2", "--dry-run"
+    )
+    assert "protects persons" in refusal(rows_instead), "the planted fault"
+
+
+def test_python_takes_the_workspace_that_commands_take(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the time of each call: a default fixed at import would be the planted fault."""
+    monkeypatch.chdir(home / "one")
+    points, facts = [[0.0], [0.5], [1.0]], {"bounds": (0, 1), "mechanism": "lloyd"}
+
+    def places() -> list[Path]:
+        released = dpkv.release(points, k=1, eps=1, **facts)
+        fitted = dpkv.PrivateKMeans(1, **facts).fit(points)
+        assert all(check.passed is not False for check in dpkv.verify(released))
+        assert all(check.passed is not False for check in dpkv.verify(fitted.privacy_))
+        assert released.charged_to is not None
+        assert len(released.charged_to.ledger.read().accounts()) == 1
+        return [released.charged_to.ledger.workspace]
+
+    assert places() == [Path(".dpkv")]
+    settle(home, f"workspace = {str(home / 'settled')!r}\n")
+    assert places() == [home / "settled"]
+    monkeypatch.setenv("DPKV_WORKSPACE", str(home / "named"))
+    assert places() == [home / "named"]
+    kept = dpkv.release(points, k=1, eps=1, workspace="./auto", **facts).charged_to
+    assert kept is not None and kept.ledger.workspace == Path("auto")
 
 
 def test_a_dry_run_reads_no_record(run: Run, home: Path) -> None:
