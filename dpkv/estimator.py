@@ -9,11 +9,13 @@ labels of any records, the training ones included, are ``predict``'s, for the cu
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
     BaseEstimator,
@@ -25,13 +27,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpkv import kernels
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
+from dpkv.errors import UsageError
 from dpkv.mechanisms.registry import AUTO
 from dpkv.releases.api import release
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.request import AnyBounds
 from dpkv.settings import AUTO as AUTO_WORKSPACE
-from dpkv.tables.naming import default_names
+from dpkv.tables.described import schema_of
+from dpkv.tables.frames import as_frame
+from dpkv.tables.naming import default_names, quoted
 from dpkv.tables.schema import TableSchema
 from dpkv.types import Floats
 
@@ -68,7 +73,12 @@ class PrivateKMeans(
     missing : cells that are no number, such as NaN or text: "refuse" them in ``fit`` (the default),
         "fill:VALUE", or "ignore", with which their rows count for nothing.
     schema : the public facts of the columns, with their bounds and rules; columns of numbers only,
-        since ``predict`` measures distances to numbers.
+        since ``predict`` measures distances to numbers. Its columns of persons and of weights are
+        found in a frame.
+    rows_per_person : keep at most so many rows of a person, where ``fit`` is told whose rows they
+        are ("add-remove"); by default all rows of a person share one weight.
+    one_row_per_person : "mean" makes one row of all rows of a person.
+    most_weight : the public upper bound of ``sample_weight``; larger ones are moved to it.
     workspace : the folder of the ledger that is charged; "auto" is the command line's, which
         ``DPKV_WORKSPACE`` or the user's settings may name. None charges nobody.
     dataset : the name of the data set whose budget is charged. Give one where several fits concern
@@ -99,6 +109,9 @@ class PrivateKMeans(
         scaled: bool = True,
         missing: str | None = None,
         schema: TableSchema | str | Path | None = None,
+        rows_per_person: int | None = None,
+        one_row_per_person: str | None = None,
+        most_weight: float | None = None,
         workspace: str | Path | None = AUTO_WORKSPACE,
         dataset: str | None = None,
     ) -> None:
@@ -116,18 +129,39 @@ class PrivateKMeans(
         self.scaled = scaled
         self.missing = missing
         self.schema = schema
+        self.rows_per_person = rows_per_person
+        self.one_row_per_person = one_row_per_person
+        self.most_weight = most_weight
         self.workspace = workspace
         self.dataset = dataset
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:  # noqa: ARG002, N803
-        """Release centers of ``X``. Spends ``epsilon``."""
+    def fit(
+        self,
+        X: ArrayLike,  # noqa: N803
+        y: object = None,  # noqa: ARG002
+        *,
+        person: str | Sequence[object] | None = None,
+        sample_weight: str | Sequence[float] | None = None,
+    ) -> Self:
+        """Release centers of ``X``. Spends ``epsilon``.
+
+        ``person`` says whose each row is, one id per row: a person then counts once, and is what
+        the promise is about. ``sample_weight`` are survey weights, one per row, at most
+        ``most_weight``. Either may be the name of a column of a frame, which is then no feature;
+        later frames may have it or not.
+        """
+        if sample_weight is not None and not isinstance(sample_weight, str):
+            sample_weight = np.asarray(sample_weight).tolist()
+        schema = schema_of(self.schema, None)
+        aside = _columns_aside(person, sample_weight, schema)
+        features, columns_aside = _set_aside(X, aside)
         any_cell = self._takes_any_cell
         records = self._checked(
-            X, dtype=None if any_cell else _DTYPES, ensure_all_finite=not any_cell
+            features, dtype=None if any_cell else _DTYPES, ensure_all_finite=not any_cell
         )
         names = getattr(self, "feature_names_in_", default_names(records.shape[1]))
         done = release(
-            records,
+            _joined(records, names, columns_aside),
             k=self.n_clusters,
             eps=self.epsilon,
             bounds=self.bounds,
@@ -141,7 +175,12 @@ class PrivateKMeans(
             bounds_share=self.bounds_share,
             scaled=self.scaled,
             missing=self.missing,
-            schema=self.schema,
+            schema=schema,
+            person=person,
+            rows_per_person=self.rows_per_person,
+            one_row_per_person=self.one_row_per_person,
+            weight=sample_weight,
+            most_weight=None if sample_weight is None else self.most_weight,
             workspace=self.workspace,
             dataset=self.dataset,
             columns=tuple(map(str, names)),
@@ -167,7 +206,10 @@ class PrivateKMeans(
 
     def _records(self, X: ArrayLike) -> Floats:  # noqa: N803
         check_is_fitted(self)
-        return np.asarray(self._checked(X, dtype=_DTYPES, reset=False))
+        unit = self.privacy_.plan.unit
+        aside = [name for name in (unit.person_column, unit.weight_column) if name is not None]
+        features, _ = _set_aside(X, aside, demanded=False)
+        return np.asarray(self._checked(features, dtype=_DTYPES, reset=False))
 
     def _checked(self, X: ArrayLike, **options: Any) -> Any:  # noqa: N803
         """Return what scikit-learn makes of ``X``; its refusals must not quote a record."""
@@ -194,6 +236,64 @@ class PrivateKMeans(
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.non_deterministic = True
         return tags
+
+
+def _columns_aside(
+    person: str | Sequence[object] | None,
+    weight: str | Sequence[float] | None,
+    schema: TableSchema | None,
+) -> list[str]:
+    """Return the columns that are no features: those of persons and of weights."""
+    facts = None if schema is None else schema.facts()
+    by_schema = (
+        None if facts is None else facts.person,
+        None if facts is None or facts.weight is None else facts.weight.name,
+    )
+    found = []
+    for given, said in zip((person, weight), by_schema, strict=True):
+        name = said if given is None else given
+        if isinstance(name, str):
+            found.append(name)
+    return found
+
+
+def _set_aside(
+    data: Any, names: Sequence[str], *, demanded: bool = True
+) -> tuple[Any, dict[str, list[Any]]]:
+    """Return a table without some columns, and these columns."""
+    table = _as_pandas(data)
+    known = tuple(table.columns) if isinstance(table, pd.DataFrame) else ()
+    absent = [name for name in names if name not in known]
+    if absent and demanded:
+        raise UsageError(
+            f"X must be a data frame with the column {quoted(absent)[0]}: give it, or one value "
+            "per row."
+        )
+    there = [name for name in names if name in known]
+    if not there:
+        return table, {}
+    return table.drop(columns=there), {name: table[name].tolist() for name in there}
+
+
+def _as_pandas(data: Any) -> Any:
+    """Return a frame of another library as pandas', whose names scikit-learn reads."""
+    frame = None if isinstance(data, pd.DataFrame) else as_frame(data)
+    if frame is None:
+        return data
+    columns = {}
+    for name in frame.columns:
+        cells = frame[name]
+        is_float = cells.dtype.is_float()  # whole numbers beside nothing would become floats
+        columns[name] = cells.to_numpy() if is_float else pd.Series(cells.to_list(), dtype=object)
+    return pd.DataFrame(columns)
+
+
+def _joined(records: Any, names: Sequence[str], aside: dict[str, list[Any]]) -> Any:
+    """Return the features with the columns that were set aside behind them."""
+    if not aside:
+        return records
+    frame = pd.DataFrame(records, columns=list(map(str, names)))
+    return frame.assign(**{name: pd.Series(cells, dtype=object) for name, cells in aside.items()})
 
 
 def _without_records(sentence: str) -> str:

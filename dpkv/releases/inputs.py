@@ -237,10 +237,12 @@ class ArrayInput:
             raise ParameterError("columns", f"{width} names", len(names))
         self.facts = replace(numeric_facts(names, missing=rule), weight=weight)
         self.columns = names
-        self._persons = None if persons is None else id_texts(_one_per_row("person", persons, self))
+        self._persons = (
+            None if persons is None else id_texts(_one_per_row("person", persons, len(self)))
+        )
         self._weights = None
         if weights is not None:
-            column = [[value] for value in _one_per_row("weight", weights, self)]
+            column = [[value] for value in _one_per_row("weight", weights, len(self))]
             self._weights = as_numbers(column)
 
     def __len__(self) -> int:
@@ -301,7 +303,8 @@ class FrameInput:
         """Return the keyed hash of the cells that are used, as they are before any rule."""
         chunks = self._source.chunks()
         if self._source.is_plain:
-            numbers = np.concatenate([chunk.values for chunk in chunks])
+            own = self._source.n_own_numbers
+            numbers = np.concatenate([chunk.values[:, :own] for chunk in chunks])
             numbers[np.isnan(numbers)] = np.nan
             return array_fingerprint(numbers, workspace)
         return chunks_fingerprint(self.facts.names, chunks, workspace)
@@ -335,13 +338,35 @@ def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input
 def _open_frame(data: ArrayLike, frame: Any, request: Request) -> FrameInput:
     """Return a frame, or an array as one whose columns are called as the request says."""
     if frame is None:
-        numbers = as_numbers(data)
-        names = request.columns or default_names(numbers.shape[1])
-        if len(names) != numbers.shape[1]:
-            raise ParameterError("columns", f"{numbers.shape[1]} names", len(names))
-        frame = as_frame(pd.DataFrame(numbers, columns=list(names)))
-    names = names_of(frame)
-    return FrameInput(FrameSource(frame, names, request.table_facts))
+        frame = as_frame(_named_array(data, request))
+    persons = weights = None
+    if request.person is not None and not isinstance(request.person, str):
+        persons = id_texts(_one_per_row("person", request.person, len(frame)))
+        request = replace(request, person=None)
+    if request.weight is not None and not isinstance(request.weight, str):
+        given = _one_per_row("weight", request.weight, len(frame))
+        weights = as_numbers([[value] for value in given])[:, 0].astype(np.float64)
+    facts = request.table_facts
+    if persons is not None:
+        facts = replace(facts, person=None)
+    return FrameInput(FrameSource(frame, names_of(frame), facts, persons=persons, weights=weights))
+
+
+def _named_array(data: ArrayLike, request: Request) -> pd.DataFrame:
+    """Return an array as a frame. Where its schema expects ids or categories, texts stay texts."""
+    numbers = as_numbers(data)
+    names = request.columns or default_names(numbers.shape[1])
+    if len(names) != numbers.shape[1]:
+        raise ParameterError("columns", f"{numbers.shape[1]} names", len(names))
+    frame = pd.DataFrame(numbers, columns=list(names))
+    if np.asarray(data).dtype.kind in "OUST":
+        facts = replace(request, person=None, weight=None, most_weight=None).table_facts
+        known = {column.name for column in facts.used if column.is_number}
+        cells = np.asarray(data, dtype=object)
+        for place, name in enumerate(names):
+            if name not in known:
+                frame[name] = pd.Series(cells[:, place], dtype=object)
+    return frame
 
 
 def _listed(name: str, given: str | Sequence[Any] | None) -> Sequence[Any] | None:
@@ -351,10 +376,10 @@ def _listed(name: str, given: str | Sequence[Any] | None) -> Sequence[Any] | Non
     return given
 
 
-def _one_per_row(name: str, values: Sequence[Any], table: ArrayInput) -> Sequence[Any]:
+def _one_per_row(name: str, values: Sequence[Any], n_rows: int) -> Sequence[Any]:
     """Refuse another number of values than the table has rows."""
     found = list(values) if np.ndim(values) == 1 else None
-    if found is None or len(found) != len(table):
+    if found is None or len(found) != n_rows:
         raise ParameterError(name, "one value per row", "another number of them")
     return found
 

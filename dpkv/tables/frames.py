@@ -8,6 +8,7 @@ same facts, the same rules for missing cells, the same sentences.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpkv.errors import TableError
+from dpkv.errors import ParameterError, TableError
 from dpkv.tables.chunk import Chunk, Texts
 from dpkv.tables.facts import Column, TableFacts
 from dpkv.tables.naming import choose_columns, default_names, not_numeric, quoted
@@ -74,15 +75,27 @@ class FrameSource:
     path = NAME
     header_guessed = False
 
-    def __init__(self, frame: Any, names: Sequence[str], facts: TableFacts) -> None:
+    def __init__(
+        self,
+        frame: Any,
+        names: Sequence[str],
+        facts: TableFacts,
+        *,
+        persons: NDArray[np.object_] | None = None,
+        weights: Float64s | None = None,
+    ) -> None:
+        """Look at a frame; ``persons`` and ``weights``, one per row, came beside it."""
         self._frame = frame
+        self._persons, self._weights = persons, weights
+        if weights is not None and facts.weight is not None:
+            names = [*names, _not_among(names, facts.weight.name)]
         chosen = choose_columns(NAME, names, facts.wanted, public=True)
         self.facts = facts.describing(chosen)
         self.columns = self.facts.coordinates
         self.labels = quoted(self.facts.names)
-        self._own = dict(zip(names, frame.columns, strict=True))
+        self._own = dict(zip(names, frame.columns, strict=False))
         self._numbers = [column.name for column in self.facts.used if column.is_number]
-        if self.facts.weight is not None:
+        if self.facts.weight is not None and weights is None:
             self._numbers.append(self.facts.weight.name)
         self._check_types()
         if not len(frame):
@@ -112,16 +125,31 @@ class FrameSource:
     @property
     def is_plain(self) -> bool:
         """Whether all there is are numbers."""
-        return len(self._numbers) == len(self.facts.names)
+        beside = self._weights is not None
+        return len(self._numbers) + beside == len(self.facts.names)
+
+    @property
+    def n_own_numbers(self) -> int:
+        """How many columns of numbers are the frame's: weights that came beside it are behind."""
+        return len(self._numbers)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the cells in the order of the rows."""
         total = len(self._frame)
         for start in range(0, total, _CHUNK_ROWS):
-            part = self._frame[start : start + _CHUNK_ROWS]
-            yield self._chunk(part, (start + len(part)) / total, _record_names(start))
+            rows = slice(start, start + _CHUNK_ROWS)
+            chunk = self._chunk(self._frame[rows], min(1.0, rows.stop / total), start)
+            yield self._with_beside(chunk, rows)
 
-    def _chunk(self, part: Any, share: float, locate: Callable[[int], str]) -> Chunk:
+    def _with_beside(self, chunk: Chunk, rows: slice) -> Chunk:
+        """Return a chunk with what came beside the frame."""
+        if self._weights is not None:
+            values = np.column_stack([chunk.values, self._weights[rows]])
+            chunk = replace(chunk, values=values)
+        return chunk if self._persons is None else replace(chunk, persons=self._persons[rows])
+
+    def _chunk(self, part: Any, share: float, start: int) -> Chunk:
+        locate = _record_names(start)
         values = np.empty((len(part), len(self._numbers)))
         for place, name in enumerate(self._numbers):
             values[:, place] = _numbers(part[self._own[name]])
@@ -152,6 +180,15 @@ def _texts(series: Any, column: Column) -> Texts:
         own = {"True": column.booleans.true[0], "False": column.booleans.false[0]}
         names = np.array([own.get(name, name) for name in names], dtype=object)
     return Texts(codes.astype(np.int64), names)
+
+
+def _not_among(names: Sequence[str], name: str) -> str:
+    """Refuse a column that is called like what came beside the table."""
+    if name in names:
+        raise ParameterError(
+            name, "the name of its column, where the table has one that is called so", "values"
+        )
+    return name
 
 
 def _record_names(before: int) -> Callable[[int], str]:

@@ -125,6 +125,51 @@ def test_a_person_may_be_named_by_its_column() -> None:
         assert pd.factorize(table.person_keys)[0].tolist() == [0, 1, 0, 2, 3]  # type: ignore[arg-type]
 
 
+def test_texts_of_an_array_may_name_persons() -> None:
+    """As numbers they would all be missing, and every row a person of its own."""
+    schema = TableSchema.model_validate(
+        {
+            "fields": [
+                {"name": "who", "type": "string", "dpkv": {"role": "person"}},
+                {"name": "a", "type": "number", "constraints": {"minimum": 0, "maximum": 9}},
+            ]
+        }
+    )
+    cells = [["ann", 1.0], ["bob", 2.5], ["ann", 3.0]]
+    for data in (np.array(cells, dtype=object), cells):
+        request = asked(schema=schema)
+        named = pd.DataFrame(data, columns=["who", "a"])
+        expected = open_input(named, request, ".dpkv").read()
+        frame = open_input(data, asked(schema=_called(schema)), ".dpkv").read()
+        for table in (expected, frame):
+            assert table.values[:, 0].tolist() == [1.0, 2.5, 3.0]
+            assert pd.factorize(table.person_keys)[0].tolist() == [0, 1, 0]  # type: ignore[arg-type]
+
+
+def _called(schema: TableSchema) -> TableSchema:
+    """Return a schema whose fields are called as those of an array."""
+    fields = [
+        field.model_copy(update={"name": f"x{number}"})
+        for number, field in enumerate(schema.fields, start=1)
+    ]
+    return schema.model_copy(update={"fields": type(schema.fields)(fields)})
+
+
+def test_persons_and_weights_may_come_beside_a_frame() -> None:
+    columns = {"age": CELLS["seen"], "sex": CELLS["sex"], "up": CELLS["up"]}
+    told = {"person": [7, "b", 7, None, None], "weight": [1, 2, 3, 4, 5], "most_weight": 4}
+    for make in FRAMES.values():
+        table = open_input(make(columns), asked(schema=SCHEMA, **told), ".dpkv").read()
+        assert pd.factorize(table.person_keys)[0].tolist() == [0, 1, 0, 2, 3]  # type: ignore[arg-type]
+        assert table.weights is not None
+        assert table.weights.tolist() == [1024, 2048, 3072, 4096, 4096]
+    with pytest.raises(DpkvError, match="person must be one value per row"):
+        open_input(pl.DataFrame(columns), asked(schema=SCHEMA, person=[1]), ".dpkv")
+    taken = pl.DataFrame({"age": [1.0], "weight": [1.0]})
+    with pytest.raises(DpkvError, match="weight must be the name of its column"):
+        open_input(taken, asked(bounds=(0, 9), weight=[1], most_weight=1), ".dpkv")
+
+
 def test_arrays_may_have_a_schema() -> None:
     field = {"name": "x1", "type": "number", "constraints": {"minimum": 0, "maximum": 9}}
     schema = TableSchema.model_validate({"fields": [field]})

@@ -20,7 +20,8 @@ DEFAULTS = {one.name: one.default for one in fields(Request) if one.default is n
 ELSEWHERE = {"k": "n_clusters", "eps": "epsilon"}
 NOT_OF_THE_ESTIMATOR = {"calibration", "clamp", "columns", "header", "encoding", "decimal"}
 """X brings its own columns, and is no file."""
-NOT_OF_THE_ESTIMATOR |= {"person", "rows_per_person", "one_row_per_person", "weight", "most_weight"}
+OF_A_FIT = {"person": "person", "weight": "sample_weight"}
+"""What is said of every row is said when there are rows."""
 SPELLED = {"scaled": "scale"}
 
 
@@ -40,7 +41,9 @@ def test_functions_show_every_option(function) -> None:
 def test_the_estimator_has_every_option() -> None:
     own = inspect.signature(PrivateKMeans).parameters
     for one in fields(Request):
-        if one.name not in NOT_OF_THE_ESTIMATOR:
+        if one.name in OF_A_FIT:
+            assert OF_A_FIT[one.name] in inspect.signature(PrivateKMeans.fit).parameters
+        elif one.name not in NOT_OF_THE_ESTIMATOR:
             name = ELSEWHERE.get(one.name, one.name)
             assert name in own, one.name
             if one.name in DEFAULTS:
