@@ -11,6 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,22 +31,33 @@ _HASHED_ROWS = 1 << 16
 _HASHED_BYTES = 1 << 20
 
 
-def array_fingerprint(values: Floats, workspace: Path) -> str:
+@dataclass(frozen=True)
+class TableKey:
+    """A key for fingerprints; what shows it does not show the key."""
+
+    secret: bytes = field(repr=False)
+
+
+Whose = Path | TableKey
+"""Whose key a fingerprint has: a workspace's, or the key itself."""
+
+
+def array_fingerprint(values: Floats, whose: Whose) -> str:
     """Return a keyed hash of records: tells the same ones again, and nothing without the key.
 
     A plain hash would let anyone test a guess of the whole table. Float32 and float64 arrays of
     the same numbers are the same.
     """
-    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
+    digest = hashlib.blake2b(key=_key_of(whose), digest_size=16)
     digest.update(json.dumps(list(values.shape)).encode())
     for start in range(0, len(values), _HASHED_ROWS):
         digest.update(values[start : start + _HASHED_ROWS].astype("<f8").tobytes())
     return digest.hexdigest()
 
 
-def chunks_fingerprint(names: Sequence[str], chunks: Iterable[Chunk], workspace: Path) -> str:
+def chunks_fingerprint(names: Sequence[str], chunks: Iterable[Chunk], whose: Whose) -> str:
     """Return a keyed hash of the cells of some columns, numbers and texts."""
-    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
+    digest = hashlib.blake2b(key=_key_of(whose), digest_size=16)
     digest.update(json.dumps(list(names)).encode())
     for chunk in chunks:
         digest.update(np.where(np.isnan(chunk.values), np.nan, chunk.values).tobytes())
@@ -56,25 +68,29 @@ def chunks_fingerprint(names: Sequence[str], chunks: Iterable[Chunk], workspace:
     return digest.hexdigest()
 
 
-def file_fingerprint(path: Path, workspace: Path) -> str:
+def file_fingerprint(path: Path, whose: Whose) -> str:
     """Return a keyed hash of a file's bytes: the same table whichever of its columns are used."""
-    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
+    digest = hashlib.blake2b(key=_key_of(whose), digest_size=16)
     with path.open("rb") as file:
         while block := file.read(_HASHED_BYTES):
             digest.update(block)
     return digest.hexdigest()
 
 
-def join_fingerprints(each: Sequence[str], workspace: Path) -> str:
+def join_fingerprints(each: Sequence[str], whose: Whose) -> str:
     """Return what a set of files is known by: a keyed hash of their fingerprints, in any order.
 
     A single file is known by its own.
     """
     if len(each) == 1:
         return each[0]
-    digest = hashlib.blake2b(key=_secret_key(workspace), digest_size=16)
+    digest = hashlib.blake2b(key=_key_of(whose), digest_size=16)
     digest.update(json.dumps({"files": sorted(each)}).encode())
     return digest.hexdigest()
+
+
+def _key_of(whose: Whose) -> bytes:
+    return whose.secret if isinstance(whose, TableKey) else _secret_key(whose)
 
 
 def _secret_key(workspace: Path) -> bytes:

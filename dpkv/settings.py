@@ -2,6 +2,7 @@
 
     dpkv --workspace DIR, DPKV_WORKSPACE, ``workspace`` in the settings, or .dpkv in this folder
     DPKV_LEDGER, ``ledger`` in the settings, or ledger.sqlite in the workspace
+    DPKV_REGISTRY, or $XDG_DATA_HOME/dpkv (~/.local/share): which tables the ledgers know
 
 The settings are ``$XDG_CONFIG_HOME/dpkv/settings.toml`` (~/.config by default), for all folders of
 one user. They hold no password: PostgreSQL has ~/.pgpass and PGPASSWORD for that.
@@ -18,6 +19,7 @@ from dpkv.errors import UsageError
 
 WORKSPACE_VARIABLE = "DPKV_WORKSPACE"
 LEDGER_VARIABLE = "DPKV_LEDGER"
+REGISTRY_VARIABLE = "DPKV_REGISTRY"
 AUTO = "auto"
 """What Python calls the workspace that a command would take; a folder of that name is ./auto."""
 _KNOWN = ("workspace", "ledger")
@@ -27,6 +29,13 @@ def settings_path() -> Path:
     """Return where the user's settings are, or would be."""
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     return Path(home).expanduser() / "dpkv" / "settings.toml"
+
+
+def registry_path() -> Path:
+    """Return the folder that notes which tables the ledgers of this user know."""
+    chosen = os.environ.get(REGISTRY_VARIABLE)
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return (Path(chosen) if chosen else Path(home) / "dpkv").expanduser()
 
 
 _given: list[Path] = []

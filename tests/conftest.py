@@ -1,9 +1,12 @@
 """What holds for every test: plain ids, markers by folder, no process that no marker announces, and
-no property that fails because the machine is busy.
+no property that fails because the machine is busy, no registry of tables but a temporary one.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
+import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
@@ -17,6 +20,18 @@ TESTS = Path(__file__).resolve().parent
 
 settings.register_profile("dpkv", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dpkv")
+
+_SCRATCH = tempfile.TemporaryDirectory(prefix="dpkv-registries-")
+_numbers = itertools.count()
+os.environ["DPKV_REGISTRY"] = f"{_SCRATCH.name}/fixtures"
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A registry of tables of the test's own: the user's stays untouched, and tests apart."""
+    path = Path(_SCRATCH.name) / str(next(_numbers))
+    monkeypatch.setenv("DPKV_REGISTRY", str(path))
+    return path
 
 
 def pytest_make_parametrize_id(

@@ -333,6 +333,7 @@ def move(
     Example:  DPKV_LEDGER=postgresql://curator@db/budgets dpkv ledger move postgres
     """
     from dpkv.fingerprints import carry_key
+    from dpkv.known_tables import carry_notes
     from dpkv.ledger import Ledger
     from dpkv.ledger.ledger import shared_store
     from dpkv.ledger.move import move as carry_over
@@ -349,6 +350,7 @@ def move(
         raise UsageError(f"there is no ledger {source.place} to move.")
     chain = carry_over(source, shared if to == "postgres" else own)
     carry_key(source, to_shared=Ledger(find_workspace(), shared) if to == "postgres" else None)
+    carry_notes(source, Ledger(find_workspace(), shared if to == "postgres" else own))
     if as_json:
         facts = {"from": source.place, "to": chain.place, "entries": len(chain)}
         output.print_json({"schema_version": 1, "kind": "ledger-move", **facts})

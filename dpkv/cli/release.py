@@ -75,6 +75,7 @@ def release(
 
     Example:  dpkv release patients.csv --k 4 --eps 1 --bounds=-10,10
     """
+    from dpkv.known_tables import name_table
     from dpkv.ledger import Ledger
     from dpkv.releases.api import name_dataset
     from dpkv.releases.charging import Charging
@@ -96,7 +97,9 @@ def release(
         return
     known = ledger.prepare()
     plan, records, account = job.read(account)
-    charging = Charging(ledger, account, name, known, _note_warning)
+    table = name_table(job.source.fingerprint)
+    charging = Charging(ledger, account, name, known, _note_warning, table)
+    charging.point_out()
     settled = settle(plan, records.n_records)
     _check_export(asked.export_synopsis, settled.plan.mechanism)
     _caution(settled)

@@ -29,9 +29,11 @@ from dpkv.ledger.entries import (
     entry_digest,
 )
 from dpkv.ledger.ledger import Charge, Ledger
+from dpkv.ledger.store import IDENTITY
 from dpkv.validation import LARGEST_EPS
 
 __all__ = [
+    "IDENTITY",
     "LARGEST_EPS",
     "NAMED",
     "NEIGHBOURS",

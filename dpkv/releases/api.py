@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from dpkv.errors import ParameterError
+from dpkv.known_tables import name_table
 from dpkv.ledger import NAMED, Ledger
 from dpkv.releases.charging import Charging
 from dpkv.releases.inputs import AnyTable, Input, ReadTable, open_input
@@ -99,7 +100,8 @@ def release(
     ledger = Ledger(home)
     known = ledger.prepare()
     account = source.fingerprint(ledger.workspace) if dataset is None else name_dataset(dataset)
-    charging = Charging(ledger, account, name, known)
+    charging = Charging(ledger, account, name, known, table=name_table(source.fingerprint))
+    charging.point_out()
     return carry_out(settle(plan, table.n_records), table, charging)
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from dpkv.accounting.composition import prices_of
+from dpkv.known_tables import note_charge, point_out
 from dpkv.ledger import Chain, Charge, Ledger, Written, draft_charge
 from dpkv.releases.record import all_steps
 from dpkv.releases.settling import Settled
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(f"{sentence}.", stacklevel=5)  # at the caller of dpkv.release
+    warnings.warn(f"{sentence}.", stacklevel=4)  # at the caller of dpkv.release
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,19 @@ class Charging:
     """What the ledger held when it was prepared."""
     warn: Callable[[str], None] = _warn
     """Called before the charge with what the curator should know of it."""
+    table: str | None = None
+    """What the user's registry of tables calls it; None where that cannot be used."""
 
     @property
     def is_repeated(self) -> bool:
         """Whether the release was charged before."""
         return self.known.find(self.release_id) is not None
+
+    def point_out(self) -> None:
+        """Tell the curator, before anything is charged, of other ledgers that know the table."""
+        found = None if self.is_repeated else point_out(self.table, self.ledger)
+        if found is not None:
+            self.warn(found)
 
     def tell(self, settled: Settled) -> None:
         """Refuse, before anything is charged, a promise that is not the account's."""
@@ -54,7 +63,7 @@ class Charging:
             "delta": Decimal(0),
             "prices": prices_of(settled.finder.steps()),
         }
-        return self.ledger.charge(**bounds)
+        return self._noted(self.ledger.charge(**bounds))
 
     def charge(self, settled: Settled, label: str) -> Written:
         """Charge the account for all but the bounds, on disk before this returns."""
@@ -63,7 +72,11 @@ class Charging:
             "eps": settled.plan.split.parts[-1],
             "prices": prices_of(settled.mechanism.steps()),
         }
-        return self.ledger.charge(**centers)
+        return self._noted(self.ledger.charge(**centers))
+
+    def _noted(self, written: Written) -> Written:
+        note_charge(self.table, self.ledger)
+        return written
 
     def _whole(self, settled: Settled, label: str) -> Charge:
         plan = settled.plan

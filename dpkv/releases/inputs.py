@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpkv.errors import ParameterError, TableError, UsageError
 from dpkv.fingerprints import (
+    Whose,
     array_fingerprint,
     chunks_fingerprint,
     file_fingerprint,
@@ -120,7 +121,7 @@ class Input(Protocol):
     def read(self, progress: Progress | None = None) -> ReadTable:
         """Read the records."""
 
-    def fingerprint(self, workspace: Path) -> str:
+    def fingerprint(self, whose: Whose) -> str:
         """Return what a ledger calls the table, once it was read."""
 
 
@@ -178,9 +179,9 @@ class FileInput:
         """Expect the files to stay as they are from now on."""
         self._watched = [WatchedFile(file) for file in self.files]
 
-    def fingerprint(self, workspace: Path) -> str:
+    def fingerprint(self, whose: Whose) -> str:
         """Return the keyed hash of the files' bytes, which must be those that were read."""
-        return fingerprint_of_files(self._watched, workspace)
+        return fingerprint_of_files(self._watched, whose)
 
 
 class WatchedFile:
@@ -190,13 +191,13 @@ class WatchedFile:
         self._path = path
         self._state = self._current()
 
-    def fingerprint(self, workspace: Path) -> str:
+    def fingerprint(self, whose: Whose) -> str:
         """Return the keyed hash of the file that was read."""
         try:
-            found = file_fingerprint(self._path, workspace)
+            found = file_fingerprint(self._path, whose)
         except OSError as error:
             reason = error.strerror
-            raise UsageError(f"the workspace {workspace} cannot be used: {reason}.") from None
+            raise UsageError(f"the workspace {whose} cannot be used: {reason}.") from None
         self.check()
         return found
 
@@ -211,9 +212,9 @@ class WatchedFile:
         return None
 
 
-def fingerprint_of_files(files: Sequence[WatchedFile], workspace: Path) -> str:
+def fingerprint_of_files(files: Sequence[WatchedFile], whose: Whose) -> str:
     """Return the keyed hash of a set of files: their names and their order do not matter."""
-    return join_fingerprints([file.fingerprint(workspace) for file in files], workspace)
+    return join_fingerprints([file.fingerprint(whose) for file in files], whose)
 
 
 class ArrayInput:
@@ -271,9 +272,9 @@ class ArrayInput:
             weights=rows.weights,
         )
 
-    def fingerprint(self, workspace: Path) -> str:
+    def fingerprint(self, whose: Whose) -> str:
         """Return the keyed hash of the numbers as they were given."""
-        return array_fingerprint(self._given, workspace)
+        return array_fingerprint(self._given, whose)
 
 
 class FrameInput:
@@ -299,15 +300,15 @@ class FrameInput:
         }
         return InputTable(columns=self.columns, label="frame", **joined)
 
-    def fingerprint(self, workspace: Path) -> str:
+    def fingerprint(self, whose: Whose) -> str:
         """Return the keyed hash of the cells that are used, as they are before any rule."""
         chunks = self._source.chunks()
         if self._source.is_plain:
             own = self._source.n_own_numbers
             numbers = np.concatenate([chunk.values[:, :own] for chunk in chunks])
             numbers[np.isnan(numbers)] = np.nan
-            return array_fingerprint(numbers, workspace)
-        return chunks_fingerprint(self.facts.names, chunks, workspace)
+            return array_fingerprint(numbers, whose)
+        return chunks_fingerprint(self.facts.names, chunks, whose)
 
 
 def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input:

@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol
 
 from dpkv.engine.file_parts import FilePart
 from dpkv.errors import TableError, UsageError
+from dpkv.fingerprints import Whose
 from dpkv.grid import Grid
 from dpkv.records import Records
 from dpkv.records.persons import EVERY_ROW, Weighing
@@ -109,9 +110,9 @@ class RemoteInput:
             raise TableError(f"{self.path} has no rows: it must hold at least one record.")
         return RemoteTable(carrier, tuple(parts), sizes, self.columns, self.label)
 
-    def fingerprint(self, workspace: Path) -> str:
+    def fingerprint(self, whose: Whose) -> str:
         """Return the keyed hash of the set of files, which must be those that were read."""
-        return self._files.fingerprint(workspace)
+        return self._files.fingerprint(whose)
 
 
 def _refuse() -> NoReturn:

@@ -144,3 +144,18 @@ def test_a_dry_run_reads_no_record(run: Run, home: Path) -> None:
     asked = ("release", "bad.csv", *RELEASE[2:])
     assert run(*asked, "--dataset=people", "--header", "--dry-run").returncode == 0
     assert run(*asked, "--dataset=people", "--header").returncode == 2, "the planted fault"
+
+
+def test_what_a_sibling_folder_charged_is_pointed_out(run: Run, home: Path) -> None:
+    assert "another ledger" not in run(*RELEASE).stderr
+    sibling = f"--workspace={home / 'two'}"
+    done = run(sibling, *RELEASE, "--out=2")
+    assert done.returncode == 0
+    where = home / "one" / ".dpkv" / "ledger.sqlite"
+    said = [line for line in done.stderr.splitlines() if "another ledger" in line]
+    assert said == [
+        "warning: another ledger charged this table before, and what it spent is not counted here: "
+        f"{where}."
+    ]
+    (home / "one" / "t.csv").write_text(TABLE + "0.25,0.25\n", encoding="utf-8")
+    assert "another ledger" not in run(sibling, *RELEASE, "--out=3").stderr, "another file"
