@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpkv.audits.losses import exact_losses, list_replacements
+from dpkv.ledger import chain
 from dpkv.noise import SeededEntropy
 from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.records import run_on_points
@@ -46,6 +47,27 @@ def test_the_numpy_release_draws_as_many_centers() -> None:
     module = script("audits/release_speed.py")
     mechanism, points = module.prepared(300, 2, 3)
     assert module.numpy_release(mechanism, points, SeededEntropy(1)).shape == (3, 2)
+
+
+def test_a_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
+    """The small sample of audits/flipped_ledger.py."""
+    counts, bad = script("audits/flipped_ledger.py").campaign(tmp_path, 120, knowing=False)
+    assert bad == [] and counts["refused"] > 5 and counts["harmless"] > 5
+
+
+@pytest.mark.parametrize(("fault", "fate"), [(None, "let through"), (KeyError, "not dpkv's")])
+def test_flipped_bits_find_a_chain_that_nobody_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[Exception] | None, fate: str
+) -> None:
+    def unchecked(*_: object) -> None:
+        """The planted fault: no digest is looked at, or the comparison fails itself."""
+        if fault is not None and (tmp_path / "tried").exists():
+            raise fault
+
+    module = script("audits/flipped_ledger.py")
+    monkeypatch.setattr(chain, "fault", unchecked)
+    counts, bad = module.campaign(tmp_path, 40, knowing=False)
+    assert counts[fate] == len(bad) > 0
 
 
 def test_one_report_is_committed_and_the_others_are_built() -> None:
