@@ -362,7 +362,9 @@ def test_killed_clients_and_a_killed_server_lose_no_acknowledged_charge(tmp_path
             server.kill()
             server.start_again()
             for client in clients:
-                lines += (client.communicate(timeout=PATIENCE)[0] or "").splitlines()
+                client.wait(timeout=PATIENCE)  # what it prints fits into the pipe
+                assert client.stdout is not None
+                lines += client.stdout.read().splitlines()  # with what readline read ahead
         finally:
             for client in clients:
                 client.kill()
