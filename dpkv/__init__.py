@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dpkv.releases import release as release
     from dpkv.releases import simulate as simulate
     from dpkv.releases.checking import verify as verify
+    from dpkv.scaler import PublicScaler as PublicScaler
     from dpkv.seeding import assign as assign
     from dpkv.seeding import estimate_optimum as estimate_optimum
     from dpkv.seeding import expected_potential_bound as expected_potential_bound
@@ -63,6 +64,7 @@ _HOME = {
     "ParameterError": "dpkv.errors",
     "PrivateKMeans": "dpkv.estimator",
     "PrivateSynopsis": "dpkv.releases",
+    "PublicScaler": "dpkv.scaler",
     "Release": "dpkv.releases",
     "ReleaseRecord": "dpkv.releases",
     "Table": "dpkv.tables",

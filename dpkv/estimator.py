@@ -4,11 +4,13 @@
 gives other centers and spends again. What it leaves behind is public: the centers and the record.
 There are no ``labels_`` and no ``inertia_``: exact ones would tell more than was paid for. The
 labels of any records, the training ones included, are ``predict``'s, for the curator's own eyes.
+
+The guarantee covers what happens inside ``fit``, and says so: a step before it in a pipeline must
+not be fitted to the records, as ``dpkv.PublicScaler`` is not.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -23,16 +25,17 @@ from sklearn.base import (
     ClusterMixin,
     TransformerMixin,
 )
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dpkv import kernels
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.errors import UsageError
+from dpkv.learning import checked
 from dpkv.mechanisms.registry import AUTO
-from dpkv.releases.api import release
+from dpkv.releases.api import release_table
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.releases.record import ReleaseRecord
-from dpkv.releases.request import AnyBounds
+from dpkv.releases.request import AnyBounds, Request
 from dpkv.settings import AUTO as AUTO_WORKSPACE
 from dpkv.tables.described import schema_of
 from dpkv.tables.frames import as_frame
@@ -41,10 +44,6 @@ from dpkv.tables.schema import TableSchema
 from dpkv.types import Floats
 
 _DTYPES = [np.float64, np.float32]
-_SHOWN_ARRAY = re.compile(
-    r"(instead:\n)array=.*\n(?=Reshape)|(?<=Complex data not supported)\n.*|(?<=got scalar )`.*`",
-    re.DOTALL,
-)
 
 
 class PrivateKMeans(
@@ -156,12 +155,11 @@ class PrivateKMeans(
         aside = _columns_aside(person, sample_weight, schema)
         features, columns_aside = _set_aside(X, aside)
         any_cell = self._takes_any_cell
-        records = self._checked(
-            features, dtype=None if any_cell else _DTYPES, ensure_all_finite=not any_cell
+        records = checked(
+            self, features, dtype=None if any_cell else _DTYPES, ensure_all_finite=not any_cell
         )
         names = getattr(self, "feature_names_in_", default_names(records.shape[1]))
-        done = release(
-            _joined(records, names, columns_aside),
+        request = Request(
             k=self.n_clusters,
             eps=self.epsilon,
             bounds=self.bounds,
@@ -181,9 +179,14 @@ class PrivateKMeans(
             one_row_per_person=self.one_row_per_person,
             weight=sample_weight,
             most_weight=None if sample_weight is None else self.most_weight,
+            columns=tuple(map(str, names)),
+        )
+        done = release_table(
+            _joined(records, names, columns_aside),
+            request,
             workspace=self.workspace,
             dataset=self.dataset,
-            columns=tuple(map(str, names)),
+            behind_steps=True,
         )
         self.cluster_centers_ = done.centers
         self.privacy_: ReleaseRecord = done.record
@@ -209,16 +212,7 @@ class PrivateKMeans(
         unit = self.privacy_.plan.unit
         aside = [name for name in (unit.person_column, unit.weight_column) if name is not None]
         features, _ = _set_aside(X, aside, demanded=False)
-        return np.asarray(self._checked(features, dtype=_DTYPES, reset=False))
-
-    def _checked(self, X: ArrayLike, **options: Any) -> Any:  # noqa: N803
-        """Return what scikit-learn makes of ``X``; its refusals must not quote a record."""
-        try:
-            return validate_data(self, X, order="C", **options)
-        except (TypeError, ValueError) as error:
-            sentence = _without_records(str(error))
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(sentence)
+        return np.asarray(checked(self, features, dtype=_DTYPES, reset=False))
 
     @property
     def _takes_any_cell(self) -> bool:
@@ -294,10 +288,3 @@ def _joined(records: Any, names: Sequence[str], aside: dict[str, list[Any]]) -> 
         return records
     frame = pd.DataFrame(records, columns=list(map(str, names)))
     return frame.assign(**{name: pd.Series(cells, dtype=object) for name, cells in aside.items()})
-
-
-def _without_records(sentence: str) -> str:
-    """Return scikit-learn's or numpy's sentence without the array or the cell that it shows."""
-    if sentence.startswith("could not convert"):
-        return "X must be numeric: drop or encode the other columns."
-    return _SHOWN_ARRAY.sub(lambda found: found.group(1) or "", sentence)

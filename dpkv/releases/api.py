@@ -90,10 +90,24 @@ def release(
     most_weight : their public upper bound.
     """
     request = Request(k=k, eps=eps, bounds=bounds, **options)
+    return release_table(data, request, workspace=workspace, dataset=dataset, release_id=release_id)
+
+
+def release_table(
+    data: AnyTable,
+    request: Request,
+    *,
+    workspace: str | Path | None = AUTO,
+    dataset: str | None = None,
+    release_id: str | None = None,
+    behind_steps: bool = False,
+) -> Release:
+    """Release what a request asks for; ``behind_steps`` where others may have changed the data."""
     if workspace is None and (release_id is not None or dataset is not None):
         raise ParameterError("workspace", "given with release_id or dataset", None)
     home = workspace_or_none(workspace)
     source, table, plan = _read(data, request, home)
+    plan = plan.model_copy(update={"behind_steps": behind_steps})
     name = check_release_id(release_id)
     if home is None:
         return carry_out(settle(plan, table.n_records), table, None)

@@ -15,7 +15,7 @@ from dpkv.releases.settling import Settled
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(f"{sentence}.", stacklevel=4)  # at the caller of dpkv.release
+    warnings.warn(f"{sentence}.", stacklevel=5)  # at the caller of dpkv.release
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ Assumption = Literal[
     "bounds-found-with-part-of-eps",
     "bounds-read-from-data",
     "settings-chosen-without-data",
+    "earlier-steps-not-fitted",
     "unusable-tables-refused",
     "unusable-cells-filled",
     "unusable-rows-count-nothing",

@@ -96,6 +96,7 @@ def _assumptions(plan: Plan, mechanism: Mechanism) -> tuple[Assumption, ...]:
         "person-is-one-row" if mechanism.unit.kind == "row" else "person-is-all-rows-of-an-id",
         _BOUNDS_ASSUMPTIONS[plan.bounds],
         "settings-chosen-without-data",
+        *(("earlier-steps-not-fitted",) if plan.behind_steps else ()),
         *_rules_for_cells(plan),
         "sound-machine-and-randomness",
         "only-centers-synopsis-and-record-published"

@@ -124,6 +124,8 @@ class Plan(Frozen):
     scaled: bool = True
     clamp: bool = True
     grid_bits: int = GRID_BITS
+    behind_steps: bool = False
+    """Whether steps before an estimator, which no release sees, may have changed the records."""
 
     @classmethod
     def of(

@@ -68,6 +68,9 @@ ASSUMPTIONS = {
     "bounds-read-from-data": "the bounds were read from the data and leak them",
     "settings-chosen-without-data": "k, mechanism, gamma, columns and all other settings were "
     "chosen without looking at the data: what a choice based on the data reveals is not covered",
+    "earlier-steps-not-fitted": "only what happened inside the estimator's fit is covered: "
+    "whatever changed the records before, such as an earlier step of a pipeline, works row by row "
+    "and was not fitted to them, as dpkv.PublicScaler is not",
     "unusable-tables-refused": "the guarantee is about tables that the reader accepts: every "
     "value is a finite number of at most 2^53, or the table is refused",
     "unusable-cells-filled": "a cell that is missing, or not what its column holds, has the value "

@@ -29,6 +29,7 @@ PUBLIC = [
     "ParameterError",
     "PrivateKMeans",
     "PrivateSynopsis",
+    "PublicScaler",
     "Release",
     "ReleaseRecord",
     "Table",

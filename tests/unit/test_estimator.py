@@ -24,6 +24,7 @@ from dpkv.ledger import Entry, Ledger
 from dpkv.mechanisms import MECHANISMS
 from dpkv.releases import verify
 from dpkv.releases.verify import failed
+from dpkv.releases.wording import explain
 from dpkv.tables.schema import TableSchema
 
 BOUNDED: dict[str, Any] = {"n_clusters": 4, "epsilon": 1.0, "bounds": (-1, 1)}
@@ -363,6 +364,10 @@ def test_in_a_pipeline(records: np.ndarray, workspace: Path) -> None:
     model = pipeline[-1]
     assert (np.abs(model.cluster_centers_) <= 0.5).all()
     assert model.privacy_.columns == ("east", "north")
+    assert "earlier-steps-not-fitted" in model.privacy_.guarantee.assumptions
+    assert "dpkv.PublicScaler" in " ".join(explain(model.privacy_).assumptions)
+    direct = dpkv.release(records, k=3, eps=1.0, bounds=(-1, 1), workspace=None)
+    assert "earlier-steps-not-fitted" not in direct.record.guarantee.assumptions
     np.testing.assert_array_equal(pipeline.predict(table), labels)
     assert pipeline.transform(table).shape == (len(records), 3)
     assert pipeline.get_feature_names_out().tolist() == [
