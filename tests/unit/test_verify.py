@@ -232,7 +232,7 @@ CONTRADICTED: dict[str, tuple[str, Path_, Callable[[Any], Any]]] = {
     "gamma is not that of the smoothing": ("kvariates", ("plan", "gamma"), lambda v: v * 10),
     "gamma cannot be negative": ("kvariates", ("plan", "gamma"), negated),
     "the plan's iterations are others": (
-        "lloyd, three times",
+        "three times",
         ("plan", "iterations"),
         lambda v: v + 1,
     ),
