@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from dpkv import __version__
-from dpkv.cli import datasets, ledger, output, study
+from dpkv.cli import checkpoints, datasets, ledger, output, study
 from dpkv.cli.audit import audit
 from dpkv.cli.calibrate import calibrate
 from dpkv.cli.guarantees import guarantees
@@ -72,8 +72,17 @@ _ledger = typer.Typer(
     help="What every data set has spent, its budget, and whether the chain of entries holds.",
     no_args_is_help=True,
 )
-for _name in ("show", "set-budget", "verify", "checkpoint", "prove", "check-proof", "move"):
-    _register(_ledger, _name, getattr(ledger, _name.replace("-", "_")))
+_OF_LEDGERS: dict[str, Callable[..., None]] = {
+    "show": ledger.show,
+    "set-budget": ledger.set_budget,
+    "verify": ledger.verify,
+    "checkpoint": checkpoints.checkpoint,
+    "prove": checkpoints.prove,
+    "check-proof": checkpoints.check_proof,
+    "move": ledger.move,
+}
+for _name, _of_ledger in _OF_LEDGERS.items():
+    _register(_ledger, _name, _of_ledger)
 app.add_typer(_ledger)
 
 _study = typer.Typer(

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpkv.cli import options, output
+from dpkv.cli.accounts import (
+    SHOWN_FINGERPRINT,
+    account_cells,
+    account_fields,
+    describe_budget,
+    entry_cells,
+    entry_fields,
+)
 from dpkv.cli.progress import ProgressBar
 from dpkv.errors import LedgerError, UsageError, VerificationError
 from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
-    from dpkv.ledger import Account, Entry, Ledger
+    from dpkv.ledger import Ledger
 
-SHOWN_FINGERPRINT = 8  # characters
 _EMPTY = "the ledger is empty: nothing was released from this folder"
 
 
@@ -49,8 +55,8 @@ def show(
                 "schema_version": 1,
                 "kind": "ledger",
                 "visibility": "curator-only",
-                "accounts": [_account_fields(account, entries, chance) for account in accounts],
-                "entries": [_entry_fields(entry) for entry in entries],
+                "accounts": [account_fields(account, entries, chance) for account in accounts],
+                "entries": [entry_fields(entry) for entry in entries],
             }
         )
         return
@@ -63,12 +69,12 @@ def show(
             "data", "fingerprint", "protects", "budget", "plain sum", "composed", "left",
             "releases", "not end to end",
         ],
-        [_account_cells(account, entries, chance) for account in accounts],
+        [account_cells(account, entries, chance) for account in accounts],
     )  # fmt: skip
     output.print_table(
         "entries",
         ["entry", "when (UTC)", "what", "data", "eps"],
-        [_entry_cells(e) for e in entries],
+        [entry_cells(e) for e in entries],
     )
     if any(account.n_conditional for account in accounts):
         output.note(
@@ -140,28 +146,10 @@ def set_budget(
     ).chain
     account = chain.account(dataset)
     if as_json:
-        fields = _account_fields(account, chain.entries, chance)
+        fields = account_fields(account, chain.entries, chance)
         output.print_json({"schema_version": 1, "kind": "budget", **fields})
         return
     output.say(f"{label}: {describe_budget(account)} ({account.protects})")
-
-
-def describe_budget(account: Account) -> str:
-    """Say what an account may spend, has spent, and has left."""
-    from dpkv.ledger.entries import delta_of_units
-
-    if account.rho_budget is not None:
-        spent = "-" if account.rho_spent is None else f"{delta_of_units(account.rho_spent):f}"
-        return (
-            f"budget rho {delta_of_units(account.rho_budget):f}, {spent} spent, "
-            f"{account.remaining:f} left"
-        )
-    beyond = ""
-    if account.delta_budget or account.delta_spent:
-        beyond = f"; delta {account.delta_budget:f}, {account.delta_spent:f} spent"
-    return (
-        f"budget {account.budget:f}, {account.counted:f} spent, {account.remaining:f} left{beyond}"
-    )
 
 
 def verify(
@@ -198,121 +186,6 @@ def verify(
         output.say(f"pass: {count} entries, chain unbroken{told}")
     else:
         output.say(_EMPTY)
-
-
-def checkpoint(
-    sign: Annotated[Path, typer.Option(help="The Ed25519 key (PEM) that signs the checkpoint.")],
-    out: Annotated[Path, typer.Option(help="A new file for it.")] = Path("checkpoint.json"),
-    as_json: options.AsJson = False,
-) -> None:
-    """Sign the ledger's head, to publish or to mail: whoever has it sees if entries are lost.
-
-    It says how many entries there are, the digest of the last one, and the root of a Merkle tree
-    over all. Later releases quote it.
-
-    Example:  dpkv ledger checkpoint --sign key.pem
-    """
-    from dpkv.ledger import Ledger
-    from dpkv.releases.checkpoints import make_checkpoint
-    from dpkv.releases.signing import SigningKey
-
-    key = SigningKey.from_pem(sign)
-    _check_new_file(out)
-    made = make_checkpoint(Ledger(find_workspace()), key)
-    _write_new(out, made.to_json())
-    if as_json:
-        output.print_json_text(made.to_json())
-    else:
-        output.say(f"checkpoint of {made.n_entries} entries, root {made.root}, written to {out}")
-
-
-def prove(
-    entry: Annotated[
-        str, typer.Argument(metavar="ENTRY", help="The entry's number, or the release's id.")
-    ],
-    against: Annotated[Path, typer.Option(help="The checkpoint to prove it for.")] = Path(
-        "checkpoint.json"
-    ),
-    out: Annotated[Path, typer.Option(help="A new file for the proof.")] = Path("proof.json"),
-    as_json: options.AsJson = False,
-) -> None:
-    """Prove that an entry is among those of a checkpoint, to somebody who has no ledger.
-
-    Example:  dpkv ledger prove 2 --against checkpoint.json
-    """
-    from dpkv.ledger import Ledger
-    from dpkv.releases import checkpoints
-
-    known = checkpoints.read_checkpoint(against)
-    _check_new_file(out)
-    chain = Ledger(find_workspace()).verify()
-    charged = chain.find(entry)
-    if charged is None and not entry.isdecimal():
-        raise UsageError(f"ENTRY must be a number or the id of a release. Got {entry!r} instead.")
-    number = charged.number if charged is not None else int(entry[:18])
-    proof = checkpoints.prove(chain, number, known)
-    _write_new(out, proof.to_json())
-    if as_json:
-        output.print_json_text(proof.to_json())
-    else:
-        output.say(f"proof that entry {number} is in the checkpoint, written to {out}")
-
-
-def check_proof(
-    proof: Annotated[Path, typer.Argument(metavar="PROOF", help="A proof of inclusion.")],
-    record: Annotated[
-        Path | None,
-        typer.Option(help="The release record whose charge it must be.", show_default=False),
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(help="The checkpoint as you know it.", show_default=False),
-    ] = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Check a proof of inclusion, without any ledger; exit code 3 where it proves nothing.
-
-    Example:  dpkv ledger check-proof proof.json --record release.json --against checkpoint.json
-    """
-    from dpkv import foreign
-    from dpkv.releases import checkpoints
-    from dpkv.releases.kept_releases import parse_record
-
-    found = checkpoints.read_proof(proof)
-    reference = None
-    if record is not None:
-        reference = parse_record(foreign.text_of(record), record).ledger
-        if reference is None:
-            raise VerificationError(f"{record} quotes no entry of a ledger.")
-    found.check(reference, None if against is None else checkpoints.read_checkpoint(against))
-    if as_json:
-        output.print_json({"schema_version": 1, "kind": "proof-check", "passed": True})
-        return
-    output.say(
-        f"pass: entry {found.number} is among the {found.checkpoint.n_entries} entries that the "
-        f"key {found.checkpoint.public_key} signed"
-    )
-    if record is None or against is None:
-        output.note(
-            "give --record to see that the entry is that release's, and --against for a "
-            "checkpoint that you had from elsewhere: anybody can make a key."
-        )
-
-
-def _check_new_file(path: Path) -> None:
-    if path.exists():
-        raise UsageError(f"{path} is there already: choose a new file with --out.")
-
-
-def _write_new(path: Path, text: str) -> None:
-    from dpkv.workspace import write_once
-
-    try:
-        written = write_once(path, text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
-    if not written:
-        _check_new_file(path)
 
 
 def move(
@@ -383,116 +256,3 @@ def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
             f"lists. Got {data!r} instead."
         )
     return known[0].dataset, known[0].label
-
-
-def _n_releases(account: Account, entries: tuple[Entry, ...]) -> int:
-    """Return how many releases were charged; private bounds have charges of their own."""
-    from dpkv.releases.charged_bounds import release_of_bounds
-
-    charges = [e for e in entries if e.kind == "charge" and e.dataset == account.dataset]
-    return sum(release_of_bounds(charge.release_id) is None for charge in charges)
-
-
-def _account_fields(
-    account: Account, entries: tuple[Entry, ...], chance: Decimal
-) -> dict[str, Any]:
-    from dpkv.accounting.exact import round_up
-    from dpkv.ledger.entries import delta_of_units
-
-    delta = account.delta_budget or chance
-    composed = account.composed(delta)
-    in_rho, rho = account.rho_budget is not None, account.rho_spent
-    return {
-        "dataset": account.dataset,
-        "label": account.label,
-        "neighbours": account.neighbours,
-        "unit": account.unit,
-        "prices": "fixed" if account.fixed_prices else "adaptive",
-        "budget": None if account.budget is None else f"{account.budget:f}",
-        "spent": f"{account.spent:f}",
-        "counted": f"{account.counted:f}",
-        "remaining": None if account.remaining is None or in_rho else f"{account.remaining:f}",
-        "delta_budget": None if account.delta_budget is None else f"{account.delta_budget:f}",
-        "delta_spent": f"{account.delta_spent:f}",
-        "rho_budget": None if not in_rho else f"{delta_of_units(account.rho_budget or 0):f}",
-        "rho_spent": None if rho is None else f"{delta_of_units(rho):f}",
-        "composed": {
-            "eps": f"{round_up(composed.eps):f}",
-            "delta": f"{delta:f}",
-            "by": composed.way,
-        },
-        "releases": _n_releases(account, entries),
-        "not_end_to_end": account.n_conditional,
-    }
-
-
-def _entry_fields(entry: Entry) -> dict[str, Any]:
-    return {
-        "number": entry.number,
-        "kind": entry.kind,
-        "release_id": entry.release_id,
-        "dataset": entry.dataset,
-        "label": entry.label,
-        "eps": f"{entry.eps:f}",
-        "delta": f"{entry.delta:f}",
-        "end_to_end": entry.end_to_end,
-        "neighbours": entry.neighbours,
-        "unit": entry.unit,
-        "prices": entry.more.get("prices"),
-        "created": entry.created,
-        "digest": entry.digest,
-    }
-
-
-def _account_cells(account: Account, entries: tuple[Entry, ...], chance: Decimal) -> list[str]:
-    return [
-        account.label,
-        account.dataset[:SHOWN_FINGERPRINT],
-        account.protects,
-        _budget_told(account),
-        f"{account.spent:f}",
-        _composed_told(account, chance),
-        "-" if account.remaining is None else f"{account.remaining:f}",
-        str(_n_releases(account, entries)),
-        str(account.n_conditional),
-    ]
-
-
-def _budget_told(account: Account) -> str:
-    from dpkv.ledger.entries import delta_of_units
-
-    if account.rho_budget is not None:
-        return f"rho {delta_of_units(account.rho_budget):f}"
-    if account.budget is None:
-        return "none"
-    return f"{account.budget:f}" + (
-        f", delta {account.delta_budget}" if account.delta_budget else ""
-    )
-
-
-def _composed_told(account: Account, chance: Decimal) -> str:
-    """Say what the charges cost together, where that is less than their sum."""
-    from dpkv.accounting.exact import round_up
-
-    delta = account.delta_budget or chance
-    composed = account.composed(delta)
-    if composed.way == "sum" or not composed.eps.is_finite():
-        return "-"
-    return f"{round_up(composed.eps):f} at delta {delta} ({composed.way})"
-
-
-def _entry_cells(entry: Entry) -> list[str]:
-    from dpkv.releases.charged_bounds import release_of_bounds
-
-    what: str = "release" if entry.kind == "charge" else entry.kind
-    found_for = release_of_bounds(entry.release_id)
-    if found_for is not None:
-        what = "bounds of" if entry.kind == "charge" else f"{what} bounds of"
-    what = f"{what} {found_for or entry.release_id or ''}".rstrip()
-    if entry.kind == "charge" and not entry.end_to_end:
-        what += " (conditional)"
-    when = entry.created[:16].replace("T", " ")
-    eps = f"{entry.eps:f}" if entry.kind in ("charge", "budget") else ""
-    if entry.delta:
-        eps += f", delta {entry.delta:f}"
-    return [str(entry.number), when, what, entry.label, eps]

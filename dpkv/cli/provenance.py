@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from dpkv.cli import output
-from dpkv.cli.ledger import SHOWN_FINGERPRINT
+from dpkv.cli.accounts import SHOWN_FINGERPRINT
 
 if TYPE_CHECKING:
     from dpkv.cli.planning import Taken

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpkv.cli import output
+from dpkv.cli.accounts import describe_budget
 from dpkv.cli.clusters import show_clusters
 from dpkv.cli.confirming import confirm_charge, tell_prediction
 from dpkv.cli.grouping import takes
-from dpkv.cli.ledger import describe_budget
 from dpkv.cli.planning import ReleaseJob, Taken, plan_release
 from dpkv.cli.provenance import describe_account, describe_taken, with_curators_facts
 from dpkv.cli.release_options import ReleaseOptions
