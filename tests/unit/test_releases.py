@@ -856,9 +856,11 @@ def test_a_named_data_set_has_one_budget_whatever_the_array(workspace: Path) -> 
         dpkv.release(records, **ASKED, dataset="patients")
     with pytest.raises(BudgetError):
         dpkv.release(X * 0.5, **ASKED, dataset="patients")
-    dpkv.release(X, **ASKED)
-    named, by_numbers = ledger.read().accounts()
-    assert (named.dataset, named.n_charges, by_numbers.n_charges) == ("name:patients", 2, 1)
+    with pytest.raises(UsageError, match=r'dataset must be given: .* "patients"'):
+        dpkv.release(X, **ASKED)
+    dpkv.release(X, **ASKED, dataset="staff")
+    named, other = ledger.read().accounts()
+    assert (named.dataset, named.n_charges, other.n_charges) == ("name:patients", 2, 1)
 
 
 def test_a_refused_release_says_what_is_missing_and_writes_nothing(workspace: Path) -> None:
