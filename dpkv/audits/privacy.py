@@ -108,7 +108,7 @@ def sampled_bounds(
 ) -> tuple[SampledBound, ...]:
     """Audit a mechanism by runs: at two sizes by likelihood, or by a classifier without density."""
     probe = calibrated(max(SIZES), n_clusters)
-    if isinstance(probe, Algorithm0) and probe.neighbours is Neighbours.REPLACE_ONE:
+    if probe.closed_form() is not None and probe.neighbours is Neighbours.REPLACE_ONE:
         return tuple(
             _name_size(
                 sample_likelihood(
@@ -188,8 +188,9 @@ def _sample_by_classifier(
 
 
 def _algorithm0(mechanism: Mechanism) -> Algorithm0:
-    assert isinstance(mechanism, Algorithm0)
-    return mechanism
+    exact = mechanism.closed_form()
+    assert exact is not None
+    return exact
 
 
 def _name_size(bound: SampledBound, n_records: int) -> SampledBound:

@@ -35,7 +35,6 @@ from dpkv.calibration import Calibration, CalibrationSettings, calibrate_working
 from dpkv.domain import Domain
 from dpkv.mechanisms import (
     MECHANISMS,
-    Algorithm0,
     Mechanism,
     Neighbours,
     calibrate_mechanism,
@@ -204,9 +203,10 @@ def _worst_cases(
     for done, k in enumerate(_known_ks(job)):
         job.progress("searching for the worst case", done / len(job.ks))
         mechanism = _mechanism(job, fault, k)
-        if isinstance(mechanism, Algorithm0):
+        exact = mechanism.closed_form()
+        if exact is not None:
             found = worst_case_loss(
-                mechanism, job.n_records, job.domain, job.eps, job.effort, public=public
+                exact, job.n_records, job.domain, job.eps, job.effort, public=public
             )
             losses.append(found[0])
             witnesses[found[0].witness_file or ""] = found[1]
@@ -253,9 +253,10 @@ def _data_loss(job: Job, fault: Planter | None, k: int) -> DataLoss:
     """Return losses by the closed form that covers every record, or else by replaying runs."""
     mechanism = _mechanism(job, fault, k)
     points = mechanism.grid.quantise(job.values).astype(np.int32)
-    if isinstance(mechanism, Algorithm0) and mechanism.neighbours is Neighbours.REPLACE_ONE:
+    exact = mechanism.closed_form()
+    if exact is not None and mechanism.neighbours is Neighbours.REPLACE_ONE:
         return data_loss(
-            mechanism,
+            exact,
             points,
             job.eps,
             job.effort,

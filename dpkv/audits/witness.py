@@ -164,9 +164,10 @@ _Bounds = tuple[Decimal, Decimal]
 
 def _both_bounds(witness: Witness, mechanism: Mechanism) -> tuple[_Bounds, _Bounds]:
     """Return bounds of the output's log-probability under either table."""
-    if not isinstance(mechanism, Algorithm0):
+    exact = mechanism.closed_form()
+    if exact is None:
         raise UsageError("a witness is about a release of Algorithm 0.")
-    old, new = (_bounds(witness, mechanism, record) for record in (witness.old, witness.new))
+    old, new = (_bounds(witness, exact, record) for record in (witness.old, witness.new))
     return old, new
 
 
@@ -207,7 +208,8 @@ def check_witness(witness: Witness) -> tuple[Check, ...]:
     if points.shape[1] != mechanism.grid.n_features:
         raise UsageError("the witness's points and its bounds differ in columns.")
     moved = isinstance(mechanism.grid, ProductGrid)  # drawn in the box around, then moved inside
-    if isinstance(mechanism, Algorithm0) and mechanism.density.stays_inside and not moved:
+    exact = mechanism.closed_form()
+    if exact is not None and exact.density.stays_inside and not moved:
         points = np.concatenate([points, np.asarray(witness.output, dtype=np.int64)])
     inside = bool((mechanism.grid.clip(points) == points).all())
     total = sum(witness.counts) + 1

@@ -36,6 +36,7 @@ from dpkv.validation import (
 
 if TYPE_CHECKING:
     from dpkv.mechanisms.clusters import ClusterEstimates
+    from dpkv.mechanisms.kvariates import Algorithm0
     from dpkv.mechanisms.synopsis.cells import PrivateCells
 
 NEEDS_PUBLIC_M = "Its proof takes the number of records as public; under add/remove it is not."
@@ -318,6 +319,13 @@ class Mechanism(ABC):
 
     def number_for(self, curve: Float64s) -> int | None:  # noqa: ARG002
         """Return how many centers it takes by such a curve; None where it does not choose."""
+        return None
+
+    def closed_form(self) -> Algorithm0 | None:
+        """Return the mechanism itself where its centers' probability has a closed form.
+
+        Exact losses over every neighbour, witnesses and likelihoods are worked out by it then.
+        """
         return None
 
     def find_fault_in(self, cells: PrivateCells) -> str | None:  # noqa: ARG002

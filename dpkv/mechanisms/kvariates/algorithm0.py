@@ -84,6 +84,10 @@ class Algorithm0(Mechanism):
         """Nothing is asked about clusters."""
         return RECORDS_RELEASED
 
+    def closed_form(self) -> Algorithm0:
+        """Return the mechanism: a center's probability is a sum over the records."""
+        return self
+
     def run(self, ask: Ask) -> Outcome:
         """Run Algorithm 0, a question a round."""
         terms = self.pick_terms
