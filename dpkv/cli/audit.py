@@ -72,9 +72,8 @@ def audit(
     plant: Annotated[
         str | None,
         typer.Option(
-            help="Self-test: plant a fault that must be reported: half-noise, no-smoothing, "
-            "papers-eps-tilde, float-noise, swapped-split, synopsis-sensitivity, synopsis-radius, "
-            "synopsis-decay, synopsis-exact-count, weights-above-person or extra-question."
+            help="Self-test: plant a fault that must be reported, such as half-noise; an unknown "
+            "name lists them all."
         ),
     ] = None,
     gamma: Annotated[float | None, typer.Option(help="Smoothing of the D^2 picks.")] = None,

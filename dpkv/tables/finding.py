@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def find_files(named: Sequence[str | Path]) -> list[Path]:
             found += _fitting(str(name))
         else:
             found.append(path)
-    if len({path.resolve() for path in found}) < len(found):
+    if len({os.path.realpath(path) for path in found}) < len(found):  # loops of links have one, too
         raise TableError("a file must not be given twice: its records would count twice.")
     return found
 

@@ -76,7 +76,7 @@ def test_half_a_release_is_found(released: Path) -> None:
 
 
 def test_more_than_the_budget_is_found(released: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpkv.ledger.ledger.check_affordable", lambda *_: None)
+    monkeypatch.setattr("dpkv.ledger.accounts.Account.check_affordable", lambda *_: None)
     entry = Ledger(released / ".dpkv").read().find("mine")
     assert entry is not None
     Ledger(released / ".dpkv").charge(

@@ -170,6 +170,7 @@ def test_the_other_mechanisms_hold(audit: Run, mechanism: str) -> None:
 
 REASONS = {
     "half-noise": "times likelier under a neighbour",
+    "window-ratio": "times likelier under a neighbour",
     "no-smoothing": "times likelier under a neighbour",
     "papers-eps-tilde": "times likelier under a neighbour",
     "float-noise": "draws lie on the grid: ",

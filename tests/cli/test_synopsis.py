@@ -225,7 +225,8 @@ def test_a_pipe_or_a_device_is_no_synopsis(run: Run, claims: Path) -> None:
 
 
 def test_what_goes_with_a_synopsis_and_what_does_not(home: Path) -> None:
-    refused = dpkv(*RELEASE, "--eps=1", "--export-synopsis", cwd=home)
+    papers = (*RELEASE, "--eps=1", "--mechanism=kvariates")
+    refused = dpkv(*papers, "--export-synopsis", cwd=home)
     assert refused.returncode == 2
     assert "--export-synopsis needs --mechanism synopsis" in refused.stderr
     assert not (home / "release").exists() and not (home / ".dpkv").exists()
@@ -234,7 +235,7 @@ def test_what_goes_with_a_synopsis_and_what_does_not(home: Path) -> None:
         (("seed", "t.csv", "--synopsis=x.json", "--k=2"), "takes the place of DATA"),
         (("seed", "--synopsis=x.json", "--k=2"), "x.json does not exist"),
         (("seed", "--synopsis=t.csv", "--k=2"), "t.csv is not JSON"),
-        ((*RELEASE, "--eps=1", "--delta=1e-6"), "delta must be 0 for mechanism 'kvariates'"),
+        ((*papers, "--delta=1e-6"), "delta must be 0 for mechanism 'kvariates'"),
     ):
         result = dpkv(*arguments, cwd=home)
         assert result.returncode == 2, arguments

@@ -158,7 +158,7 @@ def test_json_of_a_good_record(run: Run) -> None:
     assert fields["release_id"] == "mine"
     assert checks(result) == {
         "bounds and grid": True, "mechanism": True, "accounting": True, "promise": True,
-        "centres": True, "digest": True, "ledger": True, "kept copy": True, "signature": None,
+        "centres": True, "clusters": True, "digest": True, "ledger": True, "kept copy": True, "signature": None,
         "vouched for": True,
     }  # fmt: skip
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Self
 
 POINTS = {
-    "opening the table": "dpkv.tables:open_table",
+    "opening the table": "dpkv.releases.inputs:open_files",
     "making the ledger": "dpkv.ledger:Ledger.prepare",
-    "reading the table": "dpkv.tables:load",
-    "the fingerprint": "dpkv.cli.reading:Watched.fingerprint",
+    "reading the table": "dpkv.releases.inputs:load",
+    "the fingerprint": "dpkv.releases.inputs:WatchedFile.fingerprint",
     "the charge": "dpkv.ledger:Ledger.charge",
     "looking for a kept release": "dpkv.releases.produce:load_record",
     "the first question": "dpkv.records.curator:Curator.__call__",
