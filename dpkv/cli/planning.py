@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,7 +182,7 @@ def as_calibrated(
     if kept is None or not asked.scale or any(value is not None for value in said):
         return asked, ks
     record = kept.record
-    if asked.table is not None and [str(one.resolve()) for one in asked.table] != [
+    if asked.table is not None and [os.path.realpath(one) for one in asked.table] != [
         record.data_file
     ]:
         return asked, ks

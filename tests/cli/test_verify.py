@@ -158,8 +158,8 @@ def test_json_of_a_good_record(run: Run) -> None:
     assert fields["release_id"] == "mine"
     assert checks(result) == {
         "bounds and grid": True, "mechanism": True, "accounting": True, "promise": True,
-        "centres": True, "clusters": True, "digest": True, "ledger": True, "kept copy": True, "signature": None,
-        "vouched for": True,
+        "centres": True, "clusters": True, "digest": True, "ledger": True, "kept copy": True,
+        "signature": None, "vouched for": True,
     }  # fmt: skip
 
 
