@@ -191,9 +191,11 @@ def test_a_ledger_that_is_gone_beside_its_releases_is_not_shown_as_empty(
 ) -> None:
     printed(run(*RELEASE, "1", "--id=mine"))
     (home / ".dpkv" / "ledger.sqlite").unlink()
-    for arguments in ((), ("--json",)):
-        told = refusal(run("ledger", "show", *arguments))
-        assert "lacks entry 1 as the kept release" in told and "mine.json" in told
+    told = refusal(run("ledger", "show"))
+    assert "lacks entry 1 as the kept release" in told and "mine.json" in told
+    stated = run("ledger", "show", "--json")
+    assert stated.returncode == 2
+    assert told == json.loads(stated.stdout)["error"] and "entries" not in stated.stdout
 
 
 def test_a_workspace_of_others_is_closed_or_refused(run: Run, home: Path) -> None:

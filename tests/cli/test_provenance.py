@@ -86,7 +86,10 @@ def test_only_what_is_taken_is_said_to_be(run: Run) -> None:
 
 def test_bounds_of_the_data_are_said_to_be(run: Run) -> None:
     printed(run, "calibrate", "t.csv", "--eps=1", *QUICK)
-    assert "eps = 1, bounds read from the data" in printed(run, "release", "--k=2")
+    told = refusal(run("release", "--k=2"))
+    assert "the newest calibration read its bounds from the data" in told
+    shown = printed(run, "release", "--k=2", "--bounds=data")
+    assert "READ FROM THE DATA, which leaks them" in shown
 
 
 def test_json_says_what_was_taken_from_which_calibration(run: Run, home: Path) -> None:
