@@ -177,7 +177,7 @@ def cells_of(facts: Facts) -> list[tuple[list[int], list[int], int]]:
             if len(found) >= len(digits):
                 raise ValueError("a tree has fewer digits than cells")
             if digits[len(found)] == "1":
-                below += _halves(lower, upper)
+                below += _halves(lower, upper, facts.get("groups", ()))
             found.append((lower, upper, depth))
         level, depth = below, depth + 1
     if len(found) != len(digits):
@@ -185,7 +185,9 @@ def cells_of(facts: Facts) -> list[tuple[list[int], list[int], int]]:
     return found
 
 
-def _halves(lower: list[int], upper: list[int]) -> list[tuple[list[int], list[int]]]:
+def _halves(
+    lower: list[int], upper: list[int], groups: Sequence[Sequence[int]]
+) -> list[tuple[list[int], list[int]]]:
     sides = [high - low for low, high in zip(lower, upper, strict=True)]
     axis = sides.index(max(sides))
     if not sides[axis]:
@@ -193,7 +195,26 @@ def _halves(lower: list[int], upper: list[int]) -> list[tuple[list[int], list[in
     cut = (lower[axis] + upper[axis]) // 2
     end, begin = list(upper), list(lower)
     end[axis], begin[axis] = cut, cut + 1
+    for start, stop in groups:
+        if start <= axis < stop:
+            return _decided(lower, upper, axis, range(start, stop))
     return [(lower, end), (begin, upper)]
+
+
+def _decided(
+    lower: list[int], upper: list[int], axis: int, group: range
+) -> list[tuple[list[int], list[int]]]:
+    """Return what rows of one category can be in the halves of a cell: without it, and with it."""
+    begin, end = list(lower), list(upper)
+    end[axis] = lower[axis]
+    left = [place for place in group if end[place] > begin[place]]
+    if len(left) == 1:
+        begin[left[0]] = end[left[0]]
+    first, last = list(lower), list(upper)
+    for place in group:
+        last[place] = lower[place]
+    first[axis] = last[axis] = upper[axis]
+    return [(begin, end), (first, last)]
 
 
 def tree_loss(facts: Facts, answer: str, first: Rows, second: Rows) -> Bounds:

@@ -150,8 +150,9 @@ def _unmapped(question: Any) -> None:
 
 def _of_tree(question: CellSplits) -> tuple[str, dict[str, Any]]:
     _unmapped(question)
-    test = question.test
+    test, groups = question.test, question.space.groups
     return "cell-tree", {
+        **({"groups": _plain(groups)} if groups else {}),
         "lowest": _plain(question.space.lowest),
         "highest": _plain(question.space.highest),
         "scale": test.scale,

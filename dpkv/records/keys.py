@@ -5,9 +5,9 @@ function of the row and of public facts: bit by bit, first half or second. A cel
 levels deep holds the rows whose keys begin with its own path. So rows are looked at once, their
 keys are sorted, and the rows of any cell are counted by two searches.
 
-Where every side is a power of two of points, all cells of a level have the same shape. Then a key
-is made of the coordinates' own bits, which small tables put in their places. Elsewhere rows descend
-side by side.
+Where every side is a power of two of points, and no column has categories, all cells of a level
+have the same shape. Then a key is made of the coordinates' own bits, which small tables put in
+their places. Elsewhere rows descend side by side.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpkv.kernels import compiled
 from dpkv.records.questions.projection import PublicMap
+from dpkv.simplices import Groups
 from dpkv.types import Integers
 
 _BYTE = 256
@@ -39,25 +40,30 @@ class KeyPlan:
     shifts: NDArray[np.int64]
     """... and how many bits below its eight are left out."""
     tables: NDArray[np.int64]
+    groups: NDArray[np.int64]
+    """Of every column: the first of its group and the one after its last; both 0 without one."""
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], ...]:
         """What the compiled loop takes."""
-        return self.lowest, self.highest, self.axes, self.shifts, self.tables
+        return self.lowest, self.highest, self.axes, self.shifts, self.tables, self.groups
 
 
 def plan_keys(space: PublicMap, depth: int) -> KeyPlan:
     """Return how to make keys of ``depth`` bits."""
-    return _plan(space.lowest.tobytes(), space.highest.tobytes(), depth)
+    return _plan(space.lowest.tobytes(), space.highest.tobytes(), space.groups, depth)
 
 
 @lru_cache(maxsize=16)
-def _plan(lowest: bytes, highest: bytes, depth: int) -> KeyPlan:
+def _plan(lowest: bytes, highest: bytes, groups: Groups, depth: int) -> KeyPlan:
     low, high = (np.frombuffer(side, np.int64) for side in (lowest, highest))
     sides = [int(points) for points in high - low + 1]
     nothing = np.empty(0, np.int64)
-    if any(points & (points - 1) for points in sides):
-        return KeyPlan(depth, low, high, nothing, nothing, nothing.reshape(0, _BYTE))
+    grouped = np.zeros((len(sides), 2), np.int64)
+    for start, stop in groups:
+        grouped[start:stop] = start, stop
+    if groups or any(points & (points - 1) for points in sides):
+        return KeyPlan(depth, low, high, nothing, nothing, nothing.reshape(0, _BYTE), grouped)
     axes, shifts, tables = [], [], []
     for axis, places in enumerate(_places([n.bit_length() - 1 for n in sides], depth)):
         for shift in range(0, len(places), 8):
@@ -69,7 +75,7 @@ def _plan(lowest: bytes, highest: bytes, depth: int) -> KeyPlan:
     stacked = np.stack(tables) if tables else np.zeros((1, _BYTE), np.int64)
     if not tables:  # a single point: all keys are 0
         axes, shifts = [0], [0]
-    return KeyPlan(depth, low, high, np.asarray(axes), np.asarray(shifts), stacked)
+    return KeyPlan(depth, low, high, np.asarray(axes), np.asarray(shifts), stacked, grouped)
 
 
 def _places(bits: list[int], depth: int) -> list[list[int | None]]:
@@ -93,12 +99,12 @@ def _table(places: list[int | None]) -> NDArray[np.int64]:
 
 
 @compiled
-def fill_keys(points, lowest, highest, axes, shifts, tables, depth, keys, start, stop):  # type: ignore[no-untyped-def]
+def fill_keys(points, lowest, highest, axes, shifts, tables, groups, depth, keys, start, stop):  # type: ignore[no-untyped-def]
     """Make the keys of rows start..stop, the first of them at keys[0]."""
     if len(tables):
         _combine(points, lowest, axes, shifts, tables, keys, start, stop)
     else:
-        _descend(points, lowest, highest, depth, keys, start, stop)
+        _descend(points, lowest, highest, groups, depth, keys, start, stop)
 
 
 @compiled
@@ -113,7 +119,7 @@ def _combine(points, lowest, axes, shifts, tables, keys, start, stop):  # type: 
 
 
 @compiled
-def _descend(points, lowest, highest, depth, keys, start, stop):  # type: ignore[no-untyped-def]
+def _descend(points, lowest, highest, groups, depth, keys, start, stop):  # type: ignore[no-untyped-def]
     """Follow every row down. ``ranked`` has the width of a side, and at the end of it the column.
 
     So the largest is the widest side, the first of equals, and the search for it has no branches.
@@ -142,14 +148,30 @@ def _descend(points, lowest, highest, depth, keys, start, stop):  # type: ignore
             key = (key << 1) | above
             lower[axis] += above * ((width >> 1) + 1)
             ranked[axis] = (((width - above) >> 1) << _COLUMN_BITS) | rank
+            if groups[axis, 1] > 0:
+                _decide(ranked, groups[axis, 0], groups[axis, 1], axis, above)
         keys[i - start] = key
 
 
 @compiled
-def all_keys(points, lowest, highest, axes, shifts, tables, depth, keys, n_parts, first, last):  # type: ignore[no-untyped-def]
+def _decide(ranked, start, stop, axis, above):  # type: ignore[no-untyped-def]
+    """Leave no width where the categories of a column are decided, as ``Level.halved`` does."""
+    ranked[axis] &= _LAST_COLUMN
+    n_open = 0
+    for j in range(start, stop):
+        n_open += ranked[j] > _LAST_COLUMN
+    if above or n_open == 1:
+        for j in range(start, stop):
+            ranked[j] &= _LAST_COLUMN
+
+
+@compiled
+def all_keys(  # type: ignore[no-untyped-def]
+    points, lowest, highest, axes, shifts, tables, groups, depth, keys, n_parts, first, last
+):
     """Make the keys of all rows, cut into parts."""
     n_rows = len(points)
     for part in range(first, last):
         start, stop = n_rows * part // n_parts, n_rows * (part + 1) // n_parts
         own = keys[start:stop]
-        fill_keys(points, lowest, highest, axes, shifts, tables, depth, own, start, stop)
+        fill_keys(points, lowest, highest, axes, shifts, tables, groups, depth, own, start, stop)

@@ -56,7 +56,7 @@ def _leaf_of(starts, index, shift, key):  # type: ignore[no-untyped-def]
 
 @compiled_exactly
 def offset_sums(  # type: ignore[no-untyped-def]
-    points, weights, lowest, highest, axes, shifts, tables, depth,
+    points, weights, lowest, highest, axes, shifts, tables, groups, depth,
     starts, index, shift, lower, upper, reach, sums, n_parts, first, last,
 ):  # fmt: skip
     """Sum the records' places in their leaves, each of L1 norm at most ``reach``.
@@ -72,7 +72,9 @@ def offset_sums(  # type: ignore[no-untyped-def]
         begin, end = n_records * part // n_parts, n_records * (part + 1) // n_parts
         for tile in range(begin, end, _TILE):
             rows = min(tile + _TILE, end)
-            fill_keys(points, lowest, highest, axes, shifts, tables, depth, keys, tile, rows)
+            fill_keys(
+                points, lowest, highest, axes, shifts, tables, groups, depth, keys, tile, rows
+            )
             for i in range(tile, rows):
                 leaf = _leaf_of(starts, index, shift, keys[i - tile])
                 weight = weights[i] if weights.size else 1
@@ -81,6 +83,7 @@ def offset_sums(  # type: ignore[no-untyped-def]
                     side = upper[leaf, j] - lower[leaf, j]
                     offset = 2.0 * points[i, j] - (lower[leaf, j] + upper[leaf, j])
                     size = np.trunc(abs(offset) * PLACE_UNIT / max(side, 1.0))
+                    size *= side > 0.0  # a side of one point has no places
                     place[j] = np.copysign(size, offset)
                     norm += size
                 if norm > reach:

@@ -22,7 +22,7 @@ from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.mechanisms.synopsis.mechanism import opening_estimate
 from dpkv.mechanisms.synopsis.settings import MOST_CELL_DIMENSIONS
 from dpkv.mechanisms.synopsis.synthesis import draw_rows
-from dpkv.records.questions import PublicMap, tree_from_splits
+from dpkv.records.questions import PublicMap, public_map, tree_from_splits
 from dpkv.releases.canonical import digest
 from dpkv.releases.frozen import Frozen
 from dpkv.releases.guarantee import Guarantee
@@ -68,13 +68,15 @@ class PrivateSynopsis(Frozen):
     """Where cells lie, in whole coordinates: of the grid, or of its public projection."""
     matrix: tuple[_Direction, ...] | None
     """The public projection, times 4096; None where cells are of the grid's own columns."""
+    groups: tuple[tuple[int, int], ...] = ()
+    """The coordinates of every column of categories, in one of which a record is at its end."""
     splits: str
     """The tree, level by level: 1 where a cell is halved along its widest side, else 0."""
     counts: _Noisy
     """Noisy counts of the cells that are not halved, in the same order."""
     offsets: tuple[_Noisy, ...] | None
     """Noisy sums of where records are in their cell, 4096 being half a side."""
-    count_scale: _Scale
+    count_scale: Annotated[float, Field(gt=0, le=LARGEST_WHOLE, allow_inf_nan=False)]
     offset_scale: _Scale
     per: Annotated[float, Field(gt=0, le=LARGEST_WHOLE, allow_inf_nan=False)] = 1.0
     """How many of the counts make one record: the shares of a person, say."""
@@ -103,6 +105,7 @@ class PrivateSynopsis(Frozen):
             lowest=tuple(cells.space.lowest.tolist()),
             highest=tuple(cells.space.highest.tolist()),
             matrix=None if matrix is None else tuple(map(tuple, matrix.tolist())),
+            groups=cells.space.groups,
             splits=cells.tree.splits,
             counts=tuple(cells.counts.tolist()),
             offsets=None if offsets is None else tuple(map(tuple, offsets.tolist())),
@@ -123,6 +126,8 @@ class PrivateSynopsis(Frozen):
             raise ValueError("bounds and columns differ in number")
         if self.matrix is None and (dimensions != width or self._box() != self.grid_box()):
             raise ValueError("the cells do not cover the grid")
+        if self.groups and self.groups != public_map(self.grid, dimensions).groups:
+            raise ValueError("the categories are not the domain's")
         if self.matrix is not None and {len(row) for row in self.matrix} != {width}:
             raise ValueError("the projection is for other columns")
         if len(self.highest) != dimensions or (self.matrix and len(self.matrix) != dimensions):
@@ -166,7 +171,7 @@ class PrivateSynopsis(Frozen):
         """The cells as the mechanism made them."""
         lowest, highest = np.asarray(self.lowest), np.asarray(self.highest)
         matrix = None if self.matrix is None else np.asarray(self.matrix, dtype=np.int64)
-        space = PublicMap(lowest, highest, matrix, self.grid.middle)
+        space = PublicMap(lowest, highest, matrix, self.grid.middle, self.groups)
         offsets = None if self.offsets is None else np.asarray(self.offsets, dtype=np.int64)
         return PrivateCells(
             space,

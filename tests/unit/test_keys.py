@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpkv import kernels
+from dpkv.audits.run_intervals import cells_of
 from dpkv.domain import Box, L1Ball
 from dpkv.errors import UsageError
 from dpkv.grid import BoxGrid, Grid
@@ -16,7 +17,8 @@ from dpkv.records.block import Block
 from dpkv.records.partition import Partition, partition_of
 from dpkv.records.questions import PLACE_UNIT, PublicMap, TreeTest, public_map, tree_from_splits
 from dpkv.records.questions.splits import CellSplits
-from dpkv.records.questions.tree import MOST_LEVELS, Tree
+from dpkv.records.questions.tree import MOST_LEVELS, Tree, whole_space
+from dpkv.simplices import product_domain
 
 GRIDS = {
     "squares": Box((-1.0, -1.0), (1.0, 1.0)).grid(),
@@ -73,6 +75,44 @@ def test_rows_descend_where_columns_are_projected() -> None:
     space = public_map(grid, 16)
     mapped = space.apply(points_in(grid, 40))
     assert keys_of(mapped, space, 40) == [walk(point, space, 40) for point in mapped]
+
+
+def test_cells_of_categories_hold_what_rows_can_be_and_no_cut_is_wasted() -> None:
+    grid = product_domain([(0, 1), 2, 4], [1, 1, 2]).grid(6)
+    space = public_map(grid, grid.n_features)
+    rng = np.random.default_rng(3)
+    numbers = rng.integers(0, grid.box[1] + 1, (500, grid.n_features))
+    points = numbers * (np.arange(grid.n_features) == 0)
+    for start, stop in space.groups:
+        own = rng.integers(start, stop, len(points))
+        points[np.arange(len(points)), own] = grid.box[1][own]
+    tree = whole_tree(space, 6)
+    inside = (points[:, None] >= tree.lower) & (points[:, None] <= tree.upper)
+    leaves = inside.all(axis=2)[:, tree.leaves]
+    assert (leaves.sum(axis=1) == 1).all()
+    rows = points.astype(np.int32)
+    partition = Partition(rows, np.empty(0, np.int64), keys.plan_keys(space, 20))
+    paths, depths = tree.paths[tree.leaves], tree.depths[tree.leaves]
+    assert partition.weights_of(paths, depths).tolist() == leaves.sum(axis=0).tolist()
+    sides = (tree.upper - tree.lower)[tree.leaves]
+    assert not sides[:, 1:].any()  # 2 x 4 categories are told by at most 1 + 3 cuts
+    assert len(np.unique(tree.lower[tree.leaves][:, 1:], axis=0)) == 2 * 4
+    facts = {"lowest": space.lowest.tolist(), "highest": space.highest.tolist()}
+    retold = cells_of({**facts, "splits": tree.splits, "groups": space.groups})
+    assert [cell[:2] for cell in retold] == list(
+        zip(tree.lower.tolist(), tree.upper.tolist(), strict=True)
+    )
+    box = cells_of({**facts, "splits": tree.splits})  # the planted fault: categories as numbers
+    assert [cell[:2] for cell in box] != [cell[:2] for cell in retold]
+
+
+def whole_tree(space: PublicMap, depth: int) -> Tree:
+    """Return the tree of which every cell is halved until so deep."""
+    levels, splits = [whole_space(space)], []
+    while len(levels) <= depth:
+        splits.append(levels[-1].splittable)
+        levels.append(levels[-1].halved(splits[-1]))
+    return Tree.of(levels, [*splits, np.zeros(len(levels[-1].lower), np.bool_)])
 
 
 def test_a_table_of_bits_in_other_places_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -13,6 +14,11 @@ from hypothesis import strategies as st
 from dpkv.corners import domain_corners, farthest_pair
 from dpkv.domain import Box, Domain
 from dpkv.errors import DomainError
+from dpkv.mechanisms import Neighbours, Synopsis
+from dpkv.mechanisms.synopsis import mechanism
+from dpkv.mechanisms.synopsis.settings import layout
+from dpkv.noise import SeededEntropy
+from dpkv.records import run_on_points
 from dpkv.simplices import Product, ProductGrid, onto_simplex, product_domain
 
 DOMAINS = {
@@ -136,3 +142,30 @@ def test_domains_that_are_none(fields: tuple) -> None:
         Product(*fields)
     with pytest.raises(DomainError, match="influence must be between"):
         product_domain([2], [0.0])
+
+
+def test_shares_are_right_where_residuals_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cutting residuals takes most of the rarer category's, which are longer: radii allow for it.
+
+    Seeded, so deterministic. The planted fault are radii that think residuals of categories are
+    as even as those of numbers: shares of 0.85 and 0.2 are pushed towards 1 and 0.
+    """
+    rng = np.random.default_rng(5)
+    grid = product_domain([(0, 1), (0, 1), 2, 4], [1, 1, 1, 1]).grid()
+    kinds = rng.integers(2, size=12_000)
+    women = rng.random(len(kinds)) < np.where(kinds, 0.85, 0.2)
+    numbers = np.clip(rng.normal(np.where(kinds, 0.3, 0.7)[:, np.newaxis], 0.05, (12_000, 2)), 0, 1)
+    categories = np.eye(2)[1 - women.astype(int)], np.eye(4)[kinds]
+    points = np.rint(np.concatenate([numbers, *categories], axis=1) * grid.box[1]).astype(np.int32)
+    truth = np.sort([women[kinds == kind].mean() for kind in (0, 1)])
+
+    def worst_error() -> float:
+        made = Synopsis.calibrate(
+            Decimal(1), n_clusters=2, grid=grid, neighbours=Neighbours.REPLACE_ONE, n_records=12_000
+        )
+        centers = run_on_points(made, points, SeededEntropy(1)).centers
+        return float(np.abs(np.sort(centers[:, 2] / grid.box[1][2]) - truth).max())
+
+    assert worst_error() < 0.02
+    monkeypatch.setattr(mechanism, "CATEGORIES_SKEW", layout(grid.n_features).skew)
+    assert worst_error() > 0.04

@@ -48,7 +48,13 @@ from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints, weighte
 from dpkv.mechanisms.synopsis.clustering import cluster
 from dpkv.mechanisms.synopsis.estimates import estimate_clusters, share_cells, sizes_of
 from dpkv.mechanisms.synopsis.number import choose_number, potential_curve
-from dpkv.mechanisms.synopsis.settings import Layout, cell_dimensions, layout, lloyd_steps
+from dpkv.mechanisms.synopsis.settings import (
+    CATEGORIES_SKEW,
+    Layout,
+    cell_dimensions,
+    layout,
+    lloyd_steps,
+)
 from dpkv.noise import smallest_scale
 from dpkv.records.questions import (
     PLACE_UNIT,
@@ -71,6 +77,7 @@ from dpkv.records.questions import (
     scale_for,
     tree_step,
 )
+from dpkv.simplices import ProductGrid
 from dpkv.types import Float64s, Integers
 from dpkv.validation import (
     LARGEST_WHOLE,
@@ -262,7 +269,7 @@ class Synopsis(Mechanism):
             self.sum_scale,
             gaussian=self.delta_spent > 0,
             bias=shape.bias,
-            skew=shape.skew,
+            skew=CATEGORIES_SKEW if isinstance(self.grid, ProductGrid) else shape.skew,
             stretch=shape.stretch,
         )
 
@@ -362,7 +369,8 @@ class Synopsis(Mechanism):
     def private_cells(self, ask: Ask) -> PrivateCells:
         """Return the private cells."""
         n_records = self._number_of(ask)
-        space = public_map(self.grid, self.n_dimensions)
+        one_row_each = self.unit.kind == "person" and self.unit.shares == 1  # maybe a mean of rows
+        space = public_map(self.grid, self.n_dimensions, has_means=one_row_each)
         untested = first_levels(self._first_cells(n_records))
         tree = ask(CellSplits(space, self.test, untested, self._threshold_for(n_records)))
         counts = ask(CellCounts(space, tree, self.count_scale))

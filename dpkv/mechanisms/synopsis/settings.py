@@ -72,6 +72,9 @@ def layout(n_features: int) -> Layout:
     )  # fmt: skip
 
 
+CATEGORIES_SKEW = 2.0
+"""``Layout.skew`` where columns have categories: the rarer one's residuals are the longer ones."""
+
 _FEW_STEPS, _FEWER_RECORDS, _SMALL_EPS = 2, 1000.0, 0.75
 
 

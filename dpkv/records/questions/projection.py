@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpkv.grid import Grid
 from dpkv.seeding.nearest import row_chunks
+from dpkv.simplices import Groups, ProductGrid
 from dpkv.types import Float64s, Integers
 
 _BITS = 12
@@ -32,6 +33,8 @@ class PublicMap:
     matrix: Integers | None
     """p rows of d integers, orthonormal but for a factor of 2^12; None is the identity."""
     middle: Integers
+    groups: Groups = ()
+    """The coordinates of every column of categories: a row is at the end of one, 0 in others."""
 
     @property
     def n_dimensions(self) -> int:
@@ -44,6 +47,7 @@ class PublicMap:
         parts = [self.lowest, self.highest, self.middle]
         if self.matrix is not None:
             parts.append(self.matrix.reshape(-1))
+        parts += [np.asarray(group) for group in self.groups]
         return np.concatenate(parts).astype(np.int64).tobytes()
 
     def apply(self, points: Integers) -> Integers:
@@ -69,11 +73,15 @@ class PublicMap:
         return np.asarray(self.middle + mapped @ self.matrix / 2.0**_BITS)
 
 
-def public_map(grid: Grid, n_dimensions: int) -> PublicMap:
-    """Return the map to so many dimensions; as many as there are columns is the identity."""
+def public_map(grid: Grid, n_dimensions: int, *, has_means: bool = False) -> PublicMap:
+    """Return the map to so many dimensions; as many as there are columns is the identity.
+
+    ``has_means`` where records may be means of rows, which have no one category.
+    """
     lowest, highest = grid.box
     if n_dimensions >= grid.n_features:
-        return PublicMap(lowest, highest, None, grid.middle)
+        groups = grid.groups if isinstance(grid, ProductGrid) and not has_means else ()
+        return PublicMap(lowest, highest, None, grid.middle, groups)
     matrix = _matrix(grid.n_features, n_dimensions)
     half = np.maximum(highest - grid.middle, grid.middle - lowest)
     farthest = (np.abs(matrix) @ half >> _BITS) + 1
