@@ -87,6 +87,23 @@ def _node_of(shard: FileShard) -> Node:
         return kept[3]
 
 
+def _piece(told: Any, number: int) -> Any:
+    """Return what is for one receiver, or why there is nothing."""
+    return told if isinstance(told, Failure) else told[number]
+
+
+def _gathered(pieces: list[Any]) -> Any:
+    """Return what came from all senders, or why it did not."""
+    failures = [piece for piece in pieces if isinstance(piece, Failure)]
+    return failures[0] if failures else pieces
+
+
+def _settled(settle: Callable[[Sequence[Any]], Any], pieces: list[Any]) -> Any:
+    """Return what a bucket makes of its pieces."""
+    found = _gathered(pieces)
+    return found if isinstance(found, Failure) else settle(found)
+
+
 # -- on the coordinator ----------------------------------------------------------------------------
 
 
@@ -108,11 +125,41 @@ class DaskTransport:
         self._waiting = waiting
         self._work = work
         workers = _workers(client, min(timeout, _CONNECT_WITHIN))
+        self._workers = workers
         self._home = [workers[number % len(workers)] for number in range(self.n_nodes)]
+        self._beside: list[Any] = []
 
     def move_to(self, shards: Sequence[Any]) -> None:
         """Ask the same nodes of other shards from now on."""
         self._shards = list(shards)
+
+    def shuffle(
+        self,
+        tell: Callable[[Any, int], Any],
+        settle: Callable[[Sequence[Any]], Any],
+    ) -> None:
+        """Have the nodes tell buckets, and give every node what buckets tell it with each request.
+
+        ``tell`` gives what a shard tells so many buckets, ``settle`` what a bucket tells every
+        shard. All of it goes from worker to worker. It stays on workers for as long as this
+        transport asks; what is lost with one of them, Dask has done again.
+        """
+        n_buckets = len(self._workers)
+        told = [
+            self._send(home, tell, shard, n_buckets)
+            for shard, home in zip(self._shards, self._home, strict=True)
+        ]
+        settled = []
+        for bucket, worker in enumerate(self._workers):
+            pieces = [
+                self._send(home, _piece, part, bucket)
+                for part, home in zip(told, self._home, strict=True)
+            ]
+            settled.append(self._send(worker, _settled, settle, pieces))
+        self._beside = [
+            self._send(home, _gathered, [self._send(home, _piece, one, node) for one in settled])
+            for node, home in enumerate(self._home)
+        ]
 
     def ask(self, node: int, request: Any) -> Any:
         """Return the answer of one node."""
@@ -124,14 +171,14 @@ class DaskTransport:
         return self._collect(futures)
 
     def _submit(self, node: int, request: Any) -> Any:
+        beside = [self._beside[node]] if self._beside else []
+        return self._send(self._home[node], self._work, self._shards[node], request, *beside)
+
+    def _send(self, home: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Have a worker do something: the one that is named, or another when that is lost."""
         try:
             return self._client.submit(
-                self._work,
-                self._shards[node],
-                request,
-                pure=False,
-                workers=[self._home[node]],
-                allow_other_workers=True,
+                work, *arguments, pure=False, workers=[home], allow_other_workers=True
             )
         except Exception as error:
             raise _lost_node(error) from None

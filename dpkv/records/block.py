@@ -14,6 +14,16 @@ NO_WEIGHTS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
+class RowPersons:
+    """Whose the rows of a part are, where a person may have rows in other parts, too."""
+
+    keys: NDArray[np.uint64]
+    """Of every row's person."""
+    first: NDArray[np.uint64]
+    """Of the persons whose first row is in this part, in that order."""
+
+
+@dataclass(frozen=True, eq=False)
 class Block:
     """Rows of a table and their whole weights. Private: only questions may look at it."""
 
@@ -21,6 +31,8 @@ class Block:
     """Points of the public grid; numbers in the user's units before there is a grid."""
     weights: NDArray[np.int64] = field(default_factory=lambda: NO_WEIGHTS)
     """What every row counts; empty where every row counts one."""
+    persons: RowPersons | None = None
+    """Whose rows they are, where records are persons and this is one of several parts."""
     _memory: dict[str, tuple[object, Any]] = field(default_factory=dict)
 
     @property

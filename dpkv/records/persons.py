@@ -99,6 +99,18 @@ assert Weighing("share").unit == PERSON
 
 
 @dataclass(frozen=True, eq=False)
+class Whole:
+    """What all parts of a table know together of the persons of one part, by their numbers."""
+
+    before: NDArray[np.int32]
+    """How many rows of each count in earlier parts."""
+    rows: NDArray[np.int32]
+    """How many count in all parts."""
+    weights: NDArray[np.int64] | None = None
+    """Survey weights of those rows, added up."""
+
+
+@dataclass(frozen=True, eq=False)
 class RowFacts:
     """What is known of every row beside its point. Private."""
 
@@ -108,6 +120,8 @@ class RowFacts:
     """Whether a row counts; None where all do."""
     weights: NDArray[np.int64] | None = None
     """Survey weights from 0 to PERSON_SHARES, which stands for the largest."""
+    whole: Whole | None = None
+    """Where these are the rows of one part: what other parts know of the same persons."""
 
     @property
     def n_records(self) -> int:
@@ -119,7 +133,7 @@ class RowFacts:
         if how.persons is None:
             return self._row_weights()
         assert self.persons is not None
-        counts = self._counting()
+        counts = self.counting()
         if how.persons == "limit":
             return self._first_rows(counts, how.most_rows or 0)
         return self._shares(counts, how.shares)
@@ -128,7 +142,7 @@ class RowFacts:
         """Return the records that a mechanism's questions are asked of; points are on the grid."""
         if how.persons == "mean":
             assert self.persons is not None
-            means, weights = mean_rows(points, self.persons, self._counting())
+            means, weights = means_of(self.person_sums(points), self.person_rows())
             return ArrayRecords(means, weights if how.may_ignore else NO_WEIGHTS)
         return ArrayRecords(points, self.weigh(how), owners=self.persons)
 
@@ -137,7 +151,8 @@ class RowFacts:
             return self.weights if self.counts is None else self.weights * self.counts
         return NO_WEIGHTS if self.counts is None else self.counts.astype(np.int64)
 
-    def _counting(self) -> NDArray[np.bool_]:
+    def counting(self) -> NDArray[np.bool_]:
+        """Return which rows count."""
         return np.ones(self.n_rows, np.bool_) if self.counts is None else self.counts
 
     def _first_rows(self, counts: NDArray[np.bool_], most: int) -> NDArray[np.int64]:
@@ -149,9 +164,9 @@ class RowFacts:
         places, rows = self._places(counts)
         whole = NO_WEIGHTS
         if self.weights is not None:
-            whole = np.zeros(self.persons.count, np.int64)
-            _add_up(self.persons.numbers, counts, self.weights, whole)
-            whole //= np.maximum(rows, 1)
+            known = self.person_weights() if self.whole is None else self.whole.weights
+            assert known is not None
+            whole = known // np.maximum(rows, 1)
         found = np.empty(self.n_rows, np.int64)
         arrays = self.persons.numbers, counts, places, rows, whole, shares, found
         kernels.over_blocks(_share_out, _PARTS, self.n_rows, *arrays, _PARTS)
@@ -161,9 +176,30 @@ class RowFacts:
         """Return how many rows of its person count before each, and of each person in all."""
         assert self.persons is not None
         places = np.empty(self.n_rows, np.int32)
-        rows = np.zeros(self.persons.count, np.int32)
+        rows = np.zeros(self.persons.count, np.int32) if self.whole is None else self.whole.before
+        rows = rows.copy()
         _put_in_order(self.persons.numbers, counts, rows, places)
-        return places, rows
+        return places, rows if self.whole is None else self.whole.rows
+
+    def person_rows(self) -> NDArray[np.int32]:
+        """Return how many of these rows count, of every person."""
+        assert self.persons is not None
+        own = self.persons.numbers if self.counts is None else self.persons.numbers[self.counts]
+        return np.bincount(own, minlength=self.persons.count).astype(np.int32)
+
+    def person_weights(self) -> NDArray[np.int64]:
+        """Return what these rows weigh, where rows have weights, of every person."""
+        assert self.persons is not None and self.weights is not None
+        found = np.zeros(self.persons.count, np.int64)
+        _add_up(self.persons.numbers, self.counting(), self.weights, found)
+        return found
+
+    def person_sums(self, points: NDArray[Any]) -> Integers:
+        """Return the sums of these rows' points that count, of every person."""
+        assert self.persons is not None
+        sums = np.zeros((self.persons.count, points.shape[1]), np.int64)
+        _add_points(points, self.persons.numbers, self.counting(), sums)
+        return sums
 
 
 def owners_of(keys: Keys) -> Owners:
@@ -177,17 +213,14 @@ def owners_of(keys: Keys) -> Owners:
     return Owners(numbers, int(_number(found, numbers, _FIRST_SLOTS)))
 
 
-def mean_rows(
-    points: NDArray[Any], persons: Owners, counts: NDArray[np.bool_]
-) -> tuple[Integers, NDArray[np.int64]]:
+def means_of(
+    sums: Integers, rows: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return one row a person, the mean of the rows that count, and which persons have any.
 
     Rounded toward zero, so that no coordinate leaves the range of the rows' own and no L1 norm is
     above theirs: a mean is on the grid and in the domain. Who has no row that counts is at zero.
     """
-    rows = np.bincount(persons.numbers[counts], minlength=persons.count)
-    sums = np.zeros((persons.count, points.shape[1]), np.int64)
-    _add_points(points, persons.numbers, counts, sums)
     size = np.abs(sums) // np.maximum(rows, 1)[:, np.newaxis]
     return (np.sign(sums) * size).astype(np.int32), np.minimum(rows, 1).astype(np.int64)
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpkv.records.block import NO_WEIGHTS, Block
 from dpkv.types import Integers
@@ -31,16 +32,20 @@ class Carrier(Protocol):
 
 
 class RemoteRecords:
-    """Parts behind a carrier. ``sizes`` are how many rows each has."""
+    """Parts behind a carrier. ``sizes`` are how many records each has.
 
-    def __init__(self, carrier: Carrier, sizes: Sequence[int]) -> None:
+    A record is a row, or all rows of a person, who is counted in the first part that has any.
+    """
+
+    def __init__(self, carrier: Carrier, sizes: Sequence[int], *, by_person: bool = False) -> None:
         self._carrier = carrier
+        self._by_person = by_person
         self._sizes = tuple(sizes)
         self._starts = np.cumsum([0, *self._sizes])
 
     @property
     def n_records(self) -> int:
-        """The number of rows of all parts."""
+        """The number of records of all parts."""
         return int(self._starts[-1])
 
     def gather(self, task: Callable[[Block], Part]) -> list[Part]:
@@ -53,10 +58,17 @@ class RemoteRecords:
         return found
 
     def take(self, records: Integers) -> Block:
-        """Return some rows, by their numbers in ascending order: these travel to the curator."""
+        """Return the rows of some records, by their numbers in ascending order.
+
+        These travel to the curator.
+        """
         ends = np.searchsorted(records, self._starts[1:-1])
         wanted = zip(np.split(records, ends), self._starts, strict=False)
-        tasks = [partial(_rows_of, rows - start) for rows, start in wanted]
+        own = [numbers - start for numbers, start in wanted]
+        tasks: list[Task] = [partial(_rows_of, numbers) for numbers in own]
+        if self._by_person:
+            keys = self._carrier.ask_each([partial(_keys_of, numbers) for numbers in own])
+            tasks = [partial(_rows_by_key, np.concatenate(keys))] * len(own)
         found: list[Block] = self._carrier.ask_each(tasks)
         weights = [block.weights for block in found if block.weights.size]
         return Block(
@@ -68,6 +80,21 @@ class RemoteRecords:
 def count_rows(block: Block) -> int:
     """Return how many rows a part has."""
     return block.n_rows
+
+
+def _keys_of(persons: Integers, block: Block) -> NDArray[np.uint64]:
+    assert block.persons is not None
+    return block.persons.first[persons]
+
+
+def _rows_by_key(keys: NDArray[np.uint64], block: Block) -> Block:
+    assert block.persons is not None
+    own = block.persons.keys
+    order = block.recall("rows by person", None, lambda: own.argsort(kind="stable"))
+    ordered = block.recall("keys in order", None, lambda: own[order])
+    starts, stops = (np.searchsorted(ordered, keys, side) for side in ("left", "right"))
+    spans = [order[start:stop] for start, stop in zip(starts, stops, strict=True)]
+    return _rows_of(np.sort(np.concatenate([order[:0], *spans])), block)
 
 
 def _rows_of(rows: Integers, block: Block) -> Block:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
-from dpkv.engine.file_parts import FilePart
+from dpkv.engine.file_parts import FilePart, settle_bucket, tell_buckets
 from dpkv.errors import TableError, UsageError
 from dpkv.fingerprints import Whose
 from dpkv.grid import Grid
 from dpkv.records import Records
 from dpkv.records.persons import EVERY_ROW, Weighing
-from dpkv.records.remote import Carrier, RemoteRecords, count_rows
+from dpkv.records.remote import Carrier, RemoteRecords
+from dpkv.records.spread import count_persons
 from dpkv.releases.inputs import FileInput
 from dpkv.releases.plan import Plan
 from dpkv.tables.facts import TableFacts
+from dpkv.tables.person_keys import SECRET_BYTES, Reading
 from dpkv.types import Floats, Progress
 
 
@@ -27,25 +30,41 @@ class PartCarrier(Carrier, Protocol):
     def move_to(self, shards: list[FilePart]) -> None:
         """Ask for these parts from now on."""
 
+    def shuffle(
+        self,
+        tell: Callable[[FilePart, int], Any],
+        settle: Callable[[Sequence[Any]], Any],
+    ) -> None:
+        """Have parts tell buckets of their persons, and give parts what buckets make of it."""
+
 
 Engage = Callable[[list[FilePart]], AbstractContextManager[PartCarrier]]
 """Brings up the workers for the time of a run."""
 
 
-@dataclass(frozen=True, eq=False)
 class RemoteTable:
     """Records on workers, and what to call them."""
 
-    carrier: PartCarrier
-    parts: tuple[FilePart, ...]
-    sizes: tuple[int, ...]
-    columns: tuple[str, ...]
-    label: str
+    def __init__(
+        self,
+        carrier: PartCarrier,
+        parts: Sequence[FilePart],
+        columns: tuple[str, ...],
+        label: str,
+    ) -> None:
+        """Have the workers read the parts as they are described."""
+        self.columns = columns
+        self.label = label
+        self._carrier = carrier
+        self._parts = list(parts)
+        self._how = parts[0].how
+        self._shuffle()
+        self._sizes = tuple(carrier.ask_each([count_persons] * len(parts)))
 
     @property
     def n_records(self) -> int:
-        """The number of rows."""
-        return sum(self.sizes)
+        """The number of rows, or of persons where the table names them."""
+        return sum(self._sizes)
 
     @property
     def values(self) -> Floats:
@@ -53,18 +72,24 @@ class RemoteTable:
         _refuse()
 
     def on_grid(self, grid: Grid, workspace: str | Path, how: Weighing = EVERY_ROW) -> Records:  # noqa: ARG002
-        """Return the records on the public grid, each row being one."""
-        assert how == EVERY_ROW
-        return self._held(grid)
+        """Return the records on the public grid."""
+        return self._held(grid, how)
 
     def raw(self, how: Weighing = EVERY_ROW) -> Records:
-        """Return the records in the user's units, each row being one."""
-        assert how == EVERY_ROW
-        return self._held(None)
+        """Return the records in the user's units, before means could be taken on a grid."""
+        return self._held(None, how.shared)
 
-    def _held(self, grid: Grid | None) -> Records:
-        self.carrier.move_to([replace(part, grid=grid) for part in self.parts])
-        return RemoteRecords(self.carrier, self.sizes)
+    def _held(self, grid: Grid | None, how: Weighing) -> Records:
+        self._carrier.move_to([replace(part, grid=grid, how=how) for part in self._parts])
+        if how != self._how:
+            self._how = how
+            self._shuffle()
+        by_person = how.persons in ("share", "limit")
+        return RemoteRecords(self._carrier, self._sizes, by_person=by_person)
+
+    def _shuffle(self) -> None:
+        if self._how.persons is not None:
+            self._carrier.shuffle(tell_buckets, settle_bucket)
 
 
 class RemoteInput:
@@ -75,6 +100,7 @@ class RemoteInput:
         self._engage = engage
         self._running = ExitStack()
         self._grid: Grid | None = None
+        self._how = EVERY_ROW
         self.facts: TableFacts = files.facts
         self.columns = files.columns
         self.path = files.path
@@ -88,12 +114,7 @@ class RemoteInput:
         """Refuse what workers cannot do; note the grid, where it is known before any reading."""
         if plan.bounds == "data" or plan.calibration != "certified":
             _refuse()
-        if plan.weighing != EVERY_ROW:
-            raise UsageError(
-                "--person, --weight and --missing ignore are for --engine local: workers count "
-                "every row as one."
-            )
-        self._grid = grid
+        self._grid, self._how = grid, plan.weighing
 
     def check(self) -> None:
         """Refuse a header that nothing confirms."""
@@ -101,14 +122,23 @@ class RemoteInput:
 
     def read(self, progress: Progress | None = None) -> RemoteTable:  # noqa: ARG002
         """Have the workers read their parts."""
-        parts = [FilePart.of(path, self.facts) for path in self._files.files]
+        secret = secrets.token_urlsafe(SECRET_BYTES)  # of this run, for its workers alone
         self._files.watch()
-        held = [replace(part, grid=self._grid) for part in parts]
-        carrier = self._running.enter_context(self._engage(held))
-        sizes = tuple(carrier.ask_each([count_rows] * len(held)))
-        if not sum(sizes):
+        how = self._how if self._grid is not None else self._how.shared
+        parts = [
+            replace(
+                FilePart.of(path, self.facts),
+                grid=self._grid,
+                how=how,
+                reading=Reading(secret, number),
+            )
+            for number, path in enumerate(self._files.files)
+        ]
+        carrier = self._running.enter_context(self._engage(parts))
+        table = RemoteTable(carrier, parts, self.columns, self.label)
+        if not table.n_records:
             raise TableError(f"{self.path} has no rows: it must hold at least one record.")
-        return RemoteTable(carrier, tuple(parts), sizes, self.columns, self.label)
+        return table
 
     def fingerprint(self, whose: Whose) -> str:
         """Return the keyed hash of the set of files, which must be those that were read."""

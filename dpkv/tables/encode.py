@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpkv.errors import TableError
 from dpkv.tables.chunk import Chunk, Rows, Texts
 from dpkv.tables.facts import MISSING_WORDS, WEIGHT_LEVELS, Booleans, Column, Missing, TableFacts
-from dpkv.tables.person_keys import hash_persons, is_missing
+from dpkv.tables.person_keys import Reading, hash_persons, is_missing
 from dpkv.types import Float64s, Int64s
 from dpkv.validation import usable_numbers
 
@@ -27,8 +27,15 @@ _ADVICE = (
 class Encoder:
     """Turns the chunks of one table, in their order, into rows."""
 
-    def __init__(self, facts: TableFacts, path: Path, labels: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        facts: TableFacts,
+        path: Path,
+        labels: tuple[str, ...],
+        reading: Reading | None = None,
+    ) -> None:
         self._facts = facts
+        self._reading = reading or Reading()
         self._path = path
         self._labels = dict(zip(facts.names, labels, strict=True))
         self._words = (*MISSING_WORDS, *facts.dialect.missing_values)
@@ -46,7 +53,7 @@ class Encoder:
         keys = None
         if chunk.persons is not None:
             nobody = is_missing(chunk.persons, self._words)
-            keys = hash_persons(chunk.persons, nobody, self._done)
+            keys = hash_persons(chunk.persons, nobody, self._done, self._reading)
         self._done += chunk.n_rows
         return Rows(values, counts, keys, weights)
 

@@ -17,6 +17,7 @@ from dpkv.tables.csvfile import CsvSource
 from dpkv.tables.encode import Encoder
 from dpkv.tables.facts import REFUSE, Missing, TableFacts, numeric_facts
 from dpkv.tables.parquet import ParquetSource
+from dpkv.tables.person_keys import Reading
 from dpkv.tables.store import MEMORY_LIMIT, RecordStore
 from dpkv.types import Floats, Progress
 
@@ -203,12 +204,13 @@ def _table(source: Source, rows: Rows, path: Path | None, *, reused: bool = Fals
     )
 
 
-def encoded(source: Source) -> Iterator[tuple[Rows, float]]:
+def encoded(source: Source, reading: Reading | None = None) -> Iterator[tuple[Rows, float]]:
     """Yield the source's rows and how much of it has been read.
 
-    Trouble with the file itself becomes a sentence about it.
+    Trouble with the file itself becomes a sentence about it. Keys of persons are those of the
+    reading: of this process's, unless another is given.
     """
-    encoder = Encoder(source.facts, source.path, source.labels)
+    encoder = Encoder(source.facts, source.path, source.labels, reading)
     try:
         for chunk in source.chunks():
             yield encoder.encode(chunk), chunk.share

@@ -26,6 +26,7 @@ pytestmark = [
 
 TABLE = np.random.default_rng(0).uniform(-1, 1, (3000, 2))
 ASKED = ("--k", "3", "--eps", "1", "--bounds=-1,1", "--json")
+PERSONS = ("--columns", "a,b", "--person", "who")
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,18 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     for number, part in enumerate(np.split(TABLE, [700, 700, 2500])):
         pd.DataFrame(part, columns=["a", "b"]).to_parquet(folder / f"part-{number}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same rows, of 400 persons who have rows in all files but the one without any."""
+    folder = tmp_path_factory.mktemp("data") / "visits"
+    folder.mkdir()
+    frame = pd.DataFrame(TABLE, columns=["a", "b"])
+    frame["who"] = np.random.default_rng(1).integers(0, 400, len(frame))
+    for number, part in enumerate(np.split(np.arange(len(frame)), [700, 700, 2500])):
+        frame.iloc[part].to_parquet(folder / f"part-{number}.parquet")
     return folder
 
 
@@ -92,6 +105,35 @@ def test_workers_answer_as_memory_does_though_they_are_killed_one_after_another(
     meanwhile = Meanwhile(monkeypatch, kill_and_replace)
     assert simulated(run, parts, *where, "--seed", "0") == expected
     assert meanwhile.questions > 8
+
+
+@pytest.mark.parametrize("way", [(), ("--one-row-per-person", "mean")], ids=["shares", "means"])
+def test_persons_count_once_though_workers_are_killed(
+    run: Run, visits: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, way: tuple[str, ...]
+) -> None:
+    asked = (*PERSONS, *way, "--mechanism", "synopsis")
+    where = ("--engine", "dask", "--scheduler", cluster.address)
+    expected = simulated(run, visits, *asked)
+
+    def kill_and_replace(question: int, _: Any) -> None:
+        if question in {1, 4, 8}:  # while persons are shuffled, and when they have been
+            victim = cluster.workers[0 if question == 1 else len(cluster.workers) - 2]
+            cluster.add_workers(1)
+            os.kill(victim.pid, signal.SIGKILL)
+
+    meanwhile = Meanwhile(monkeypatch, kill_and_replace)
+    assert simulated(run, visits, *asked, *where) == expected
+    assert meanwhile.questions > 8
+
+
+def test_a_release_over_persons_is_finished_on_workers(
+    run: Run, visits: Path, tmp_path: Path
+) -> None:
+    asked = ("release", visits, *ASKED, *PERSONS, "--mechanism", "synopsis", "--id", "mine")
+    done = run(*asked, "--engine", "dask", "--workers", "2", "--out", "r")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["n_records"] == 400
+    assert charges(tmp_path) == ["mine"]
 
 
 def test_a_lost_scheduler_ends_the_run_and_the_id_finishes_it(

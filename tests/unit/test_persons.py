@@ -19,7 +19,7 @@ from dpkv.mechanisms import MECHANISMS, calibrate_mechanism, describe, from_desc
 from dpkv.mechanisms.private_bounds import PrivateBounds
 from dpkv.noise import SeededEntropy
 from dpkv.records import ArrayRecords, curator_of
-from dpkv.records.persons import RowFacts, Weighing, mean_rows, owners_of
+from dpkv.records.persons import RowFacts, Weighing, means_of, owners_of
 
 REPLACE, ADD = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 GRID = Box((-1.0, -1.0), (1.0, 1.0)).grid()
@@ -146,10 +146,15 @@ def test_what_a_row_weighs_depends_on_its_own_person_alone(rows, others, how):
 # -- means -----------------------------------------------------------------------------------------
 
 
+def means_in(points, keys, counts=None):
+    facts = RowFacts(len(points), owners_of(keys), counts)
+    return means_of(facts.person_sums(points), facts.person_rows())
+
+
 def test_means_are_rounded_toward_zero_and_skip_rows_that_do_not_count():
     points = np.array([[3, -3], [4, -4], [9, 9], [5, 5]], np.int32)
     counts = np.array([True, True, False, False])
-    means, some = mean_rows(points, owners_of(keys_of([1, 1, 1, 2])), counts)
+    means, some = means_in(points, keys_of([1, 1, 1, 2]), counts)
     assert means.tolist() == [[3, -3], [0, 0]]
     assert some.tolist() == [1, 0]
 
@@ -159,8 +164,7 @@ def test_means_stay_in_the_domain(domain):
     rng = np.random.default_rng(4)
     grid = domain.grid()
     points = grid.spread(np.rint(rng.uniform(size=(500, 3))))
-    persons = owners_of(keys_of(rng.integers(0, 60, 500).tolist()))
-    means, _ = mean_rows(points, persons, np.ones(500, bool))
+    means, _ = means_in(points, keys_of(rng.integers(0, 60, 500).tolist()))
     assert np.array_equal(grid.clip(means), means)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from support.posted import Posted, lose_all
 
 from dpkv.domain import Box
-from dpkv.engine import file_parts
-from dpkv.engine.file_parts import FilePart, answer_from_part
-from dpkv.engine.transport import open_reply
+from dpkv.engine.file_parts import FilePart
 from dpkv.errors import EngineError
 from dpkv.grid import Grid
 from dpkv.mechanisms import MECHANISMS, Neighbours, calibrate_mechanism
@@ -28,28 +26,6 @@ from dpkv.tables.facts import Missing, numeric_facts
 
 SIZES = (0, 130, 1, 269, 0, 100)
 SECRET = "0.31337"
-
-
-class Posted:
-    """Parts of this process, to which tasks and from which answers travel as bytes."""
-
-    def __init__(self, parts: Sequence[FilePart], before: Callable[[], None] | None = None) -> None:
-        self.parts, self.asked = list(parts), 0
-        self._before = before or (lambda: None)
-
-    def ask(self, node: int, request: Any) -> Any:
-        self.asked += 1
-        self._before()
-        part, task = pickle.loads(pickle.dumps((self.parts[node], request)))
-        return open_reply(pickle.loads(pickle.dumps(answer_from_part(part, task))))
-
-    def ask_each(self, requests: Sequence[Any]) -> list[Any]:
-        return [self.ask(node, request) for node, request in enumerate(requests)]
-
-
-def lose_all() -> None:
-    """As if every worker had been replaced: nothing of what was kept is there."""
-    file_parts._blocks.clear()
 
 
 def parts_of(
