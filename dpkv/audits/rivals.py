@@ -26,6 +26,7 @@ from dpkv.errors import DpkvError, UsageError
 from dpkv.grid import Grid
 from dpkv.mechanisms import (
     MECHANISMS,
+    PAPERS,
     Mechanism,
     Neighbours,
     Published,
@@ -40,7 +41,7 @@ from dpkv.seeding.nearest import row_chunks
 from dpkv.types import Float64s, Floats, Integers
 from dpkv.validation import exact_eps
 
-CERTIFIED, PUBLISHED = "kvariates", "kvariates-published"
+CERTIFIED, PUBLISHED = PAPERS, f"{PAPERS}-published"
 DIFFPRIVLIB = diffprivlib_kmeans.NAME
 SEEDING, FLOOR = "kmeans++", "kmeans++-lloyd"
 OPTIMUM_RESTARTS = 10

@@ -16,6 +16,7 @@ from dpkv.cli.planning import as_calibrated, plan_release
 from dpkv.cli.progress import ProgressBar
 from dpkv.cli.release_options import ReleaseOptions
 from dpkv.errors import UsageError, VerificationError
+from dpkv.mechanisms.registry import PAPERS
 from dpkv.settings import find_workspace
 from dpkv.workspace import private_folder
 
@@ -52,7 +53,7 @@ def audit(
     ] = None,
     mechanism: Annotated[
         str, typer.Option(help="The mechanism that the verdict is about.")
-    ] = "kvariates",
+    ] = PAPERS,
     calibration: Annotated[str, typer.Option(help="certified or published noise.")] = "certified",
     out: Annotated[Path, typer.Option(help="A new folder for the report.")] = Path("audit"),
     data: Annotated[
@@ -129,7 +130,7 @@ def audit(
     target = output.check_new_folder(out)
     record, vouched_by = _release_of(subject)
     said = eps, bounds, gamma, columns, plant
-    chosen = mechanism != "kvariates" or calibration != "certified" or missing is not None
+    chosen = mechanism != PAPERS or calibration != "certified" or missing is not None
     if record is not None and (chosen or not scale or any(value is not None for value in said)):
         raise UsageError(
             "a release is audited as it was made: only --data, --header, --k, --quick, --public, "

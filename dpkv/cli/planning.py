@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpkv.cli import options, output
 from dpkv.cli.progress import ProgressBar
 from dpkv.errors import UsageError
+from dpkv.mechanisms.registry import PAPERS
 from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def _check_completable(asked: ReleaseOptions, record: Calibration) -> None:
         raise UsageError(
             "the newest calibration names no table: give the table, --eps and --bounds."
         )
-    if asked.mechanism != "kvariates":
+    if asked.mechanism != PAPERS:
         return
     if not any(str(row.k) == asked.k for row in record.rows):
         covered = ", ".join(str(row.k) for row in record.rows)

@@ -18,6 +18,7 @@ from dpkv.cli.planning import ReleaseJob, Taken, plan_release
 from dpkv.cli.provenance import describe_account, describe_taken, with_curators_facts
 from dpkv.cli.release_options import ReleaseOptions
 from dpkv.errors import BoundsNotFoundError, LedgerError, UsageError, UserInterruptError
+from dpkv.mechanisms.registry import MECHANISMS, names_with
 from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from dpkv.releases import Charging, Release, ReleaseRecord, Settled
     from dpkv.releases.record import NoiseRecord
 
-_NO_SYNOPSIS = "--export-synopsis needs --mechanism synopsis: no other makes private cells."
 _BOUNDS_TOLD = {
     "given": "given, taken as public",
     "private": "found privately, with {share:.0%} of eps",
@@ -266,8 +266,12 @@ def _write(done: Release, folder: output.NewFolder, export_synopsis: bool) -> li
 
 def _check_export(export_synopsis: bool, mechanism: str) -> None:
     """Refuse, before anything is charged, to export what no synopsis will be there for."""
-    if export_synopsis and mechanism not in ("synopsis", "auto"):
-        raise UsageError(_NO_SYNOPSIS)
+    kind = MECHANISMS.get(mechanism)  # auto may take one that makes cells; a bad name is told later
+    if export_synopsis and kind is not None and not kind.makes_synopsis:
+        able = " or ".join(names_with("makes_synopsis"))
+        raise UsageError(
+            f"--export-synopsis needs --mechanism {able}: no other makes private cells."
+        )
 
 
 def _caution(settled: Settled) -> None:

@@ -43,6 +43,12 @@ class ClusterEstimates:
         """Return what was estimated in shares in records, of which a share is so much."""
         return replace(self, sizes=self.sizes * share, size_sd=self.size_sd * share)
 
+    def within(self, farthest: float) -> ClusterEstimates:
+        """Return the same with no radius longer than the domain, which only noise makes so."""
+        if self.radii is None:
+            return self
+        return replace(self, radii=np.minimum(self.radii, farthest))
+
     @property
     def potential(self) -> float | None:
         """The sum of the records' squared distances to their centers."""

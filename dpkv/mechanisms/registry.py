@@ -8,7 +8,7 @@ A mechanism's module is imported when it is first needed, so that ``--help`` ans
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,15 @@ def names_in_words() -> str:
     return f"{', '.join(others)} or {last}"
 
 
+def names_with(ability: str) -> tuple[str, ...]:
+    """Return the names of the mechanisms of which an attribute is true."""
+    return tuple(name for name, kind in MECHANISMS.items() if getattr(kind, ability))
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(map(repr, names))
+
+
 def check_request(
     name: str,
     neighbours: Neighbours,
@@ -101,27 +110,27 @@ def check_request(
     one_of("mechanism", name, (*MECHANISMS, AUTO))
     kind = None if name == AUTO else MECHANISMS[name]
     if iterations is not None and (kind is None or not kind.takes_iterations):
-        able = " or ".join(repr(own) for own, one in MECHANISMS.items() if one.takes_iterations)
+        able = _either(names_with("takes_iterations"))
         raise ParameterError("iterations", f"left out unless mechanism is {able}", iterations)
     if density is not None:
         one_of("density", density, ("laplace", "window"))
     if density is not None and (kind is None or density not in kind.densities):
-        able = " or ".join(repr(own) for own, one in MECHANISMS.items() if one.densities)
+        able = _either(names_with("densities"))
         raise ParameterError("density", f"left out unless mechanism is {able}", density)
     if lloyd_steps is not None and (kind is None or not kind.takes_lloyd_steps):
-        able = " or ".join(repr(own) for own, one in MECHANISMS.items() if one.takes_lloyd_steps)
+        able = _either(names_with("takes_lloyd_steps"))
         raise ParameterError("lloyd_steps", f"left out unless mechanism is {able}", lloyd_steps)
     if kind is None:
         return
     if fewest is not None and not kind.chooses_number:
-        able = " or ".join(repr(own) for own, one in MECHANISMS.items() if one.chooses_number)
+        able = _either(names_with("chooses_number"))
         raise ParameterError("k", f"one number unless mechanism is {able} or 'auto'", "a range")
     if delta > 0 and not kind.uses_delta:
         raise ParameterError(
             "delta", f"0 for mechanism {name!r}", f"{delta:f}", "Its guarantee is pure eps."
         )
     if unit is not None and not unit.is_plain and not kind.knows_units:
-        able = ", ".join(own for own, one in MECHANISMS.items() if one.knows_units)
+        able = ", ".join(names_with("knows_units"))
         raise ParameterError(
             "mechanism",
             "one whose proof covers persons and weights",
@@ -129,7 +138,7 @@ def check_request(
             f"Take one of {able}, or leave person and weight out.",
         )
     if unit is not None and not unit.even and kind.needs_even_units:
-        able = " or ".join(repr(own) for own, one in MECHANISMS.items() if not one.needs_even_units)
+        able = _either(own for own in MECHANISMS if own not in names_with("needs_even_units"))
         raise ParameterError(
             "mechanism",
             f"{able} where rows may weigh less than others",

@@ -54,6 +54,7 @@ def cluster_fields(made: Outcome, centers: Float64s, grid: Grid, domain: Domain)
             "potential": None,
             "curve": curve,
         }
+    told = told.within(math.sqrt(grid.diam2_squared))
     errors = told.center_sd * np.asarray(grid.steps)
     radii = [None] * len(rows) if told.radii is None else [_short(r * step) for r in told.radii]
     clusters = tuple(

@@ -88,7 +88,7 @@ class Chosen(Frozen):
 class Plan(Frozen):
     """A release that is asked for."""
 
-    mechanism: str = "kvariates"
+    mechanism: str = PAPERS
     chosen: Chosen | None = None
     """Why this mechanism, where it was left to dpkv."""
     k: int
@@ -138,7 +138,7 @@ class Plan(Frozen):
         table: TableFacts | None = None,
         unit: UnitFacts | None = None,
         domain: Domain | None = None,
-        mechanism: str = "kvariates",
+        mechanism: str = PAPERS,
         neighbours: str = "replace-one",
         calibration: str = "certified",
         gamma: float = DEFAULT_GAMMA,
@@ -388,7 +388,7 @@ def _bounds_part(eps: Decimal, share: float) -> Decimal:
 def _check_published(mechanism: str, calibration: str, bounds: str) -> None:
     if calibration != "published":
         return
-    if mechanism != "kvariates":
+    if mechanism != PAPERS:
         raise ParameterError("calibration", f"'certified' for mechanism {mechanism!r}", calibration)
     if bounds == "private":
         raise UsageError(

@@ -24,6 +24,7 @@ from dpkv.mechanisms.synopsis.settings import MOST_CELL_DIMENSIONS
 from dpkv.mechanisms.synopsis.synthesis import draw_rows
 from dpkv.records.questions import PublicMap, public_map, tree_from_splits
 from dpkv.releases.canonical import digest
+from dpkv.releases.clusters import step_length
 from dpkv.releases.frozen import Frozen
 from dpkv.releases.guarantee import Guarantee
 from dpkv.releases.parsing import parse
@@ -211,13 +212,21 @@ class PrivateSynopsis(Frozen):
     def fit(self, centers: Floats) -> tuple[Float64s, float]:
         """Return about how many records are nearest to every center, and the potential.
 
-        Both are of the points that stand for the cells, in working coordinates.
+        Both are of the points that stand for the cells, in working coordinates. Where such a point
+        is only the middle of its cell, what that adds to the potential is taken off (Sheppard's
+        correction), but a cluster keeps at least what evenly spread records would have.
         """
-        domain = Domain.from_dict(self.domain)
+        domain, found = Domain.from_dict(self.domain), self.weighted_points()
         points = np.asarray(domain.to_working(self.points), dtype=np.float64)
         heads = np.asarray(domain.to_working(np.asarray(centers, dtype=np.float64)))
-        labels, _, potential = assign_nearest(points, heads, self.weights)
-        return np.asarray(np.bincount(labels, self.weights, len(heads))), float(potential)
+        labels, squares, _ = assign_nearest(points, heads)
+        weights, number = self.weights, len(heads)
+        potentials = np.bincount(labels, weights * squares, number)
+        if self.offsets is None and self.matrix is None:
+            unknown = found.spread * step_length(self.grid, domain) ** 2
+            widths = np.bincount(labels, weights * unknown, number)
+            potentials = np.maximum(potentials - widths, widths)
+        return np.asarray(np.bincount(labels, weights, number)), float(potentials.sum())
 
     def synthesize(
         self, rows: SupportsIndex, *, rng: np.random.Generator | int | None = None

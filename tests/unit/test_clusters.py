@@ -9,15 +9,15 @@ import pytest
 import dpkv
 from dpkv.domain import Box, L1Ball
 from dpkv.kernels import assign_nearest
-from dpkv.mechanisms import MECHANISMS, Neighbours, calibrate_mechanism
-from dpkv.mechanisms.clusters import fit_total, radii_from_norms
+from dpkv.mechanisms import MECHANISMS, Neighbours, Outcome, calibrate_mechanism
+from dpkv.mechanisms.clusters import ClusterEstimates, fit_total, radii_from_norms
 from dpkv.mechanisms.synopsis import PrivateCells
 from dpkv.mechanisms.synopsis.estimates import share_cells, sizes_of
 from dpkv.mechanisms.synopsis.refine import bin_edges
 from dpkv.noise import SeededEntropy
 from dpkv.records import run_on_points
 from dpkv.records.questions import public_map, tree_from_splits
-from dpkv.releases.clusters import ClusterRecord, find_contradiction, step_length
+from dpkv.releases.clusters import ClusterRecord, cluster_fields, find_contradiction, step_length
 from dpkv.releases.digits import counted, in_width, with_error
 from dpkv.releases.verify import failed, verify
 from dpkv.tables.centers import centers_csv
@@ -136,6 +136,25 @@ def test_contradictions_in_a_record_are_found(clusters, fault):
     told = find_contradiction(clusters, None, "distances-not-asked", UNIT, 5)
     assert told is not None and fault in told
     assert find_contradiction((cluster_of(),), None, "distances-not-asked", UNIT, 5) is None
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_noise_makes_no_radius_longer_than_the_bounds(scaled):
+    """Such a record would not verify; the release of an honest curator always does."""
+    domain = Box((0.0, -1.0), (2.0, 1.0), scaled=scaled)
+    grid, centers = domain.grid(), np.array([[1.0, 0.0], [2.0, 1.0]])
+    told = ClusterEstimates(
+        np.ones((2, 2)),
+        np.array([3.0, 4.0]),
+        np.ones(2),
+        np.array([1e9, 5.0]),
+        np.array([1e8, 1.0]),
+    )
+    fields = cluster_fields(Outcome(grid.quantise(centers), clusters=told), centers, grid, domain)
+    first, second = (cluster.radius for cluster in fields["clusters"])
+    assert first == pytest.approx(domain.working.diam2, rel=1e-3) and second < 1e-3
+    facts = fields["clusters"], fields["potential"], None, domain, 7.0
+    assert find_contradiction(*facts) is None
 
 
 def test_altered_sizes_are_found_beside_the_synopsis(tmp_path):
