@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DPKV := $(CURDIR)/$(BIN)/dpkv
 
-.PHONY: help setup demo test quick check bench audits studies clean
+.PHONY: help setup demo test quick check docs bench audits studies clean
 
 help:
 	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
 	@echo "make test   set up $(VENV), lint, type-check and run every test"
 	@echo "make quick  unit and property tests alone, in about a minute"
 	@echo "make check  ruff and mypy --strict only"
+	@echo "make docs   builds the documentation into build/site, strictly"
 	@echo "make bench  speed of seeding, calibration, releases and the engine, each beside another way"
 	@echo "make audits runs the specs of audits/; renews audits/reports, and fills build/audits"
 	@echo "make studies runs the quick version of every study, into build/studies"
@@ -42,7 +43,12 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check
+# Nothing is fetched: the figures are in docs/figures, and a page loads what lies beside it.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "the documentation is build/site/index.html"
+
+test: check docs
 	$(BIN)/python -m pytest -n auto
 
 # A file's tests stay in one process, which makes what they share once.

@@ -155,4 +155,4 @@ print("columns published:", ", ".join(COLUMNS))
 
 # %% [markdown]
 # What next? `dpkv audit --plant half-noise ...` shows that the auditor finds a fault, `dpkv study
-# list` names the paper's experiments, and `docs/theorem-a.md` proves the certified noise.
+# list` names the paper's experiments, and `docs/proofs/theorem-a.md` proves the certified noise.

@@ -63,8 +63,9 @@ def cost_of(steps: Iterable[Step], delta: float = 0.0) -> Decimal:
 
     Pure steps add up. Steps in zCDP add up among themselves and become (eps, delta) once; pure
     steps join the one sum (eps) or the other (eps^2 / 2), whichever costs less in the end. Both
-    figures hold and depend on public facts alone, so the smaller one holds: docs/synopsis.md,
-    section 5, has the proof. A step that nothing proves has no finite cost.
+    figures hold and depend on public facts alone, so the smaller one holds:
+    docs/proofs/synopsis.md, section 5, has the proof.
+    A step that nothing proves has no finite cost.
     """
     rational, total, rho, squares = Fraction(0), Decimal(0), Fraction(0), Fraction(0)
     for step in steps:

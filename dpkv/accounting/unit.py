@@ -2,8 +2,8 @@
 
 Rows have whole weights, in shares. A unit's rows have at most ``shares`` of them together, whatever
 their number; theorems call that W. So replacing, adding or removing all rows of one unit changes
-any sum over rows, of terms of norm at most r, by at most W r or 2 W r. ``docs/persons.md`` has the
-proofs (Theorem C), mechanism by mechanism.
+any sum over rows, of terms of norm at most r, by at most W r or 2 W r.
+``docs/proofs/persons.md`` has the proofs (Theorem C), mechanism by mechanism.
 
     row                    a unit is one row, of one share
     person                 a unit is all rows of a person, who have PERSON_SHARES in all

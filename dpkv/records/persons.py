@@ -7,8 +7,8 @@
 
 A row that does not count, for want of a value, weighs nothing; its person's other rows share all.
 Whatever is decided here about a row depends on the rows of its own person alone, in their own
-order, and on public facts. That is what ``docs/persons.md`` asks of it: a unit of privacy has at
-most ``Weighing.unit.shares`` shares, and exactly so many where ``unit.even`` says so.
+order, and on public facts. That is what ``docs/proofs/persons.md`` asks of it: a unit of privacy
+has at most ``Weighing.unit.shares`` shares, and exactly so many where ``unit.even`` says so.
 """
 
 from __future__ import annotations

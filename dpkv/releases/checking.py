@@ -35,8 +35,8 @@ def verify(
     -------
     tuple of ``Check``, in order; ``passed`` is True, False, or None where it could not be made.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import numpy as np, dpkv
     >>> X = np.random.default_rng(0).random((100, 2))
     >>> done = dpkv.release(X, k=2, eps=1, bounds=(0, 1), workspace=None)

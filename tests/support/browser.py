@@ -13,7 +13,7 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LIGHT, DARK = 1, 0
-_FLAGS = (
+FLAGS = (
     "--headless=new",
     "--no-sandbox",
     "--disable-gpu",
@@ -86,7 +86,7 @@ def visit(
         encoding="utf-8",
     )
     done = subprocess.run(
-        [program, *_FLAGS, f"--user-data-dir={home / 'profile'}",
+        [program, *FLAGS, f"--user-data-dir={home / 'profile'}",
          f"--blink-settings=preferredColorScheme={scheme}", "--dump-dom", around.as_uri()],
         capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip

@@ -10,7 +10,7 @@ drawn without looking at the records. Replacing one record changes one block, he
 at most diam1 each: the summed integers have L1 sensitivity k diam1, whatever k-means does inside a
 block. Noise of scale b costs k diam1 / b. For replace-one neighbours, with m public. Persons are
 numbered by their first rows; that the order in which they come tells nothing is in
-``docs/persons.md``.
+``docs/proofs/persons.md``.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ end in the same leaf, nothing changes. QED.
 Where units of privacy are persons, or rows have weights, counts are in shares, of which a unit has
 at most W. Add it share by share: a share lies on one path, so each multiplies the probability by at
 most exp(S), or exp(1 / lam) where it is removed. The tree costs W times as much as above, of an S
-and a 1 / lam that are W times smaller, with lam, decay and floor in shares (``docs/persons.md``).
+and a 1 / lam that are W times smaller, with lam, decay and floor in shares
+(``docs/proofs/persons.md``).
 
 The closed forms, from geometric series: P(Z > -u) = 1 - q^u / (1 + q) for u >= 1, and q^(1-u) /
 (1 + q) for u <= 0. So r(u) = 1 / lam for u <= 1, and below that afterwards. PrivTree (Zhang et al.,

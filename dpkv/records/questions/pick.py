@@ -10,7 +10,7 @@ what the theorem says of it: log(1 + (rho - 1) / m) for the first and log(1 + w 
 later one. For replace-one neighbours, with m public. The theorem asks nothing of the density but
 rho. A record is a row, or a person whose rows share one weight. What is picked with probability v
 is then any of these rows, released with a mixture of their densities, and Theorem A holds as it
-stands (``docs/persons.md``).
+stands (``docs/proofs/persons.md``).
 
 Proof "local". Given the centers so far, the distribution of the next one is a mixture of p_a over
 the records a, however they are picked. All p_a are within a factor rho of each other at every x, so
