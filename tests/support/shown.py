@@ -130,27 +130,16 @@ def words_of(text: str) -> list[list[str]]:
 
 
 def difference(shown: str, printed: str) -> str:
-    """Return the first line of a page that a command does not print, or nothing."""
-    seen = words_of(printed)
-    parts = _split(words_of(shown))
+    """Return the first lines of a page that a command does not print, or nothing."""
+    seen, parts = words_of(printed), _split(words_of(shown))
     place = 0
     for number, part in enumerate(parts):
-        fixed = number == 0
-        last = number == len(parts) - 1
-        starts = [place] if fixed else range(place, len(seen) - len(part) + 1)
-        if last and not fixed:
-            starts = [len(seen) - len(part)]
-        found = next((i for i in starts if _alike(part, seen[i : i + len(part)])), None)
+        first = place if number < len(parts) - 1 or number == 0 else len(seen) - len(part)
+        last = place if number == 0 else len(seen) - len(part)
+        found = next((i for i in range(first, last + 1) if _alike(part, seen[i:])), None)
         if found is None:
-            near = next(
-                (
-                    line
-                    for i, line in enumerate(part)
-                    if not _alike([line], seen[i + place : i + place + 1])
-                ),
-                part,
-            )
-            return f"{' '.join(map(str, near))!r} is not printed"
+            there = [line for line in part if not any(_alike([line], [one]) for one in seen)]
+            return f"{' '.join((there or part)[0])!r} is not printed"
         place = found + len(part)
     return "" if place == len(seen) else f"{' '.join(seen[place])!r} is not shown"
 
@@ -166,10 +155,10 @@ def _split(lines: list[list[str]]) -> list[list[list[str]]]:
 
 
 def _alike(shown: list[list[str]], seen: list[list[str]]) -> bool:
-    return [len(line) for line in shown] == [len(line) for line in seen] and all(
-        _same(a, b)
-        for one, other in zip(shown, seen, strict=True)
-        for a, b in zip(one, other, strict=True)
+    """Tell whether lines begin with those that are shown."""
+    pairs = list(zip(shown, seen, strict=False))
+    return len(pairs) == len(shown) and all(
+        len(one) == len(other) and all(map(_same, one, other)) for one, other in pairs
     )
 
 
