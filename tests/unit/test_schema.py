@@ -246,6 +246,27 @@ def test_shares_of_every_column_add_up_to_one(mechanism: str) -> None:
     assert not failed(verify(done.record, workspace=workspace))
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [{"mechanism": name} for name in ("auto", "kvariates")]
+    + [{"mechanism": "kvariates", "density": "window", "lloyd_steps": n} for n in (None, 0)],
+    ids=str,
+)
+def test_theorem_a_takes_categories_where_every_row_counts(asked: dict[str, Any]) -> None:
+    path = hospital_table(2000)
+    schema = json.loads(schema_path(path).read_text(encoding="utf-8"))
+    for field in schema["fields"]:
+        field["dpkv"]["missing"] = "category" if field["type"] == "string" else "fill:60"
+    schema["fields"][0]["dpkv"] = {"role": "person"}
+    schema["fields"][1]["dpkv"] = {"role": "ignore"}
+    schema_path(path).write_text(json.dumps(schema), encoding="utf-8")
+    done = dpkv.release(path, k=3, eps=2, **asked)
+    sexes = [name.startswith("sex=") for name in done.record.columns]
+    np.testing.assert_allclose(done.centers[:, sexes].sum(axis=1), 1.0, atol=1e-9)
+    assert sum(sexes) == 3
+    assert not failed(verify(done.record, workspace=Path(".dpkv")))
+
+
 def test_theorem_a_takes_no_rows_of_no_weight() -> None:
     path = hospital_table(200)
     with pytest.raises(UsageError, match="kvariates"):

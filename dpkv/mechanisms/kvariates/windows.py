@@ -25,6 +25,7 @@ from typing import cast
 from dpkv.grid import BoxGrid, Grid, L1BallGrid
 from dpkv.records.questions import WindowDensity
 from dpkv.records.questions.windows import ball_sizes
+from dpkv.simplices import ProductGrid
 
 
 def best_window(grid: Grid, ratio: float) -> WindowDensity:
@@ -69,7 +70,9 @@ class _Shape(ABC):
     @staticmethod
     def of(grid: Grid) -> _Shape:
         """Return that of a grid."""
-        return _Box(grid) if isinstance(grid, BoxGrid) else _Ball(cast(L1BallGrid, grid))
+        if isinstance(grid, (BoxGrid, ProductGrid)):  # drawn in the box of a simplex's corners
+            return _Box(grid.tops)
+        return _Ball(cast(L1BallGrid, grid))
 
     @abstractmethod
     def inside(self, reach: int) -> Fraction:
@@ -83,8 +86,8 @@ class _Shape(ABC):
 class _Box(_Shape):
     """Columns of the same width count once, with how many they are."""
 
-    def __init__(self, grid: BoxGrid) -> None:
-        self._columns = tuple(Counter(top + 1 for top in grid.tops).items())
+    def __init__(self, tops: tuple[int, ...]) -> None:
+        self._columns = tuple(Counter(top + 1 for top in tops).items())
         self.widest = max(width for width, _ in self._columns) // 2
         self._all: int = math.prod(width**often for width, often in self._columns)
 
