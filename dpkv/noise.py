@@ -15,12 +15,10 @@ from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpkv.errors import ParameterError
+from dpkv.types import Int64s
 from dpkv.validation import whole_number
-
-Int64s = NDArray[np.int64]
 
 _COIN_BITS = 128
 _FARTHEST = 2**62  # noise beyond it is cut: no difference from a point of a grid can overflow

@@ -13,6 +13,8 @@ Float64s = NDArray[np.float64]
 Integers = NDArray[np.signedinteger[Any]]
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Keys = NDArray[np.uint64]
+"""Keyed hashes of ids: equal where ids are."""
 Indices = Int64s
 """Integers that say where in an array something is."""
 

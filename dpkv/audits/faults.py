@@ -27,7 +27,7 @@ from dpkv.mechanisms import (
 )
 from dpkv.mechanisms.mechanism import Outcome
 from dpkv.mechanisms.synopsis import refine
-from dpkv.noise import Entropy, Int64s, OperatingSystemEntropy
+from dpkv.noise import Entropy, OperatingSystemEntropy
 from dpkv.records.block import Block
 from dpkv.records.questions import (
     Ask,
@@ -38,7 +38,7 @@ from dpkv.records.questions import (
     TreeTest,
 )
 from dpkv.records.questions.question import Records
-from dpkv.types import Integers
+from dpkv.types import Int64s, Integers
 
 _WIDE = 10
 _ROWS_OF_A_PERSON = 6

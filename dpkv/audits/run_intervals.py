@@ -19,18 +19,18 @@ Point = Sequence[int]
 Rows = Sequence[tuple[Point, int]]
 """Points, and what each weighs."""
 Facts = dict[str, Any]
-Bounds = tuple[Decimal, Decimal]
+Enclosure = tuple[Decimal, Decimal]
 
 _DOWN, _UP = (Context(prec=80, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
 
 
-def sums_loss(exact: Callable[[Facts, Rows], list[int]]) -> Callable[..., Bounds]:
+def sums_loss(exact: Callable[[Facts, Rows], list[int]]) -> Callable[..., Enclosure]:
     """Return the loss of integers with discrete Laplace noise: rational, since normalisers cancel.
 
     It is the sum of (|answer - there| - |answer - here|) / scale.
     """
 
-    def loss(facts: Facts, answer: list[int], first: Rows, second: Rows) -> Bounds:
+    def loss(facts: Facts, answer: list[int], first: Rows, second: Rows) -> Enclosure:
         scales = facts["scales"]
         here, there = exact(facts, first), exact(facts, second)
         if not len(answer) == len(here) == len(scales):
@@ -43,7 +43,7 @@ def sums_loss(exact: Callable[[Facts, Rows], list[int]]) -> Callable[..., Bounds
     return loss
 
 
-def _outward(value: Fraction) -> Bounds:
+def _outward(value: Fraction) -> Enclosure:
     top, bottom = Decimal(value.numerator), Decimal(value.denominator)
     return _DOWN.divide(top, bottom), _UP.divide(top, bottom)
 
@@ -217,7 +217,7 @@ def _decided(
     return [(begin, end), (first, last)]
 
 
-def tree_loss(facts: Facts, answer: str, first: Rows, second: Rows) -> Bounds:
+def tree_loss(facts: Facts, answer: str, first: Rows, second: Rows) -> Enclosure:
     """Return the loss of a tree: of what every test of a cell said, where the tables differ."""
     powers = Powers(facts["scale"])
     low = high = Decimal(0)
@@ -246,7 +246,7 @@ def _over(facts: Facts, rows: Rows, lower: Point, upper: Point, tests: int) -> i
     return max(score, -int(facts["floor"]))
 
 
-def _log_test(powers: Powers, over: int, split: bool) -> Bounds:
+def _log_test(powers: Powers, over: int, split: bool) -> Enclosure:
     """Return log P(over + Z > 0), or of the contrary, but for the common factor 1 / (1 + q)."""
     tail = over if over >= 1 else 1 - over
     if split is (over >= 1):  # the likelier side: 1 + q - q^tail
@@ -256,7 +256,7 @@ def _log_test(powers: Powers, over: int, split: bool) -> Bounds:
     return _outward(-tail * powers.exponent)
 
 
-LOSSES: dict[str, Callable[..., Bounds]] = {
+LOSSES: dict[str, Callable[..., Enclosure]] = {
     "record-count": sums_loss(count_records),
     "cluster-counts": sums_loss(count_clusters),
     "cluster-sums": sums_loss(sum_clusters),

@@ -17,7 +17,7 @@ from pydantic import Field, FiniteFloat
 
 from dpkv.accounting import Neighbours
 from dpkv.audits.intervals import round_loss
-from dpkv.audits.run_intervals import LOSSES, Bounds, Rows
+from dpkv.audits.run_intervals import LOSSES, Enclosure, Rows
 from dpkv.audits.whole_run import CompactTable, FoundLoss
 from dpkv.audits.witness import bits_of, levels_of
 from dpkv.domain import Domain
@@ -337,7 +337,7 @@ def _asks_again(witness: RunWitness, mechanism: Mechanism) -> bool:
     return ask.asked == len(witness.questions)
 
 
-def _recomputed(witness: RunWitness, mechanism: Mechanism) -> Bounds:
+def _recomputed(witness: RunWitness, mechanism: Mechanism) -> Enclosure:
     """Return bounds of the run's loss."""
     first, second = (_rows(table, mechanism) for table in (witness.first, witness.second))
     low = high = Decimal(0)
@@ -356,7 +356,7 @@ def _rows(table: WitnessTable, mechanism: Mechanism) -> Rows:
     return [(point, count * shares) for point, count in pairs]
 
 
-def _pick_loss(one: WitnessQuestion, mechanism: Mechanism, first: Rows, second: Rows) -> Bounds:
+def _pick_loss(one: WitnessQuestion, mechanism: Mechanism, first: Rows, second: Rows) -> Enclosure:
     density = getattr(mechanism, "density", None)
     if density is None or isinstance(one.answer, str):
         raise ValueError("the mechanism releases no record")

@@ -25,10 +25,10 @@ import numpy as np
 from dpkv.accounting import Neighbours, Step
 from dpkv.audits.person_tables import PersonTable
 from dpkv.errors import PlanError
-from dpkv.noise import Entropy, Int64s, SeededEntropy
+from dpkv.noise import Entropy, SeededEntropy
 from dpkv.records import Exchange, Program, Records, Replay, Transcript, curator_of, one_row_each
 from dpkv.records.questions import NoisySums
-from dpkv.types import Integers
+from dpkv.types import Int64s, Integers
 
 _ROUNDING = 1e-9  # of the losses, which are calculated in floats
 Table = Integers | PersonTable

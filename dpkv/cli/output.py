@@ -189,7 +189,7 @@ def _unwritable(path: Path, error: OSError) -> UsageError:
 
 def follow_links(path: Path) -> Path:
     """Return where a path leads, as far as it does: a link to itself is no error here."""
-    return Path(os.path.realpath(path))  # noqa: PTH (Path.resolve raises on a loop of links)
+    return Path(os.path.realpath(path))  # Path.resolve raises on a loop of links
 
 
 def check_target(path: Path, data: Path) -> Path:

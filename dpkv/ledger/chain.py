@@ -13,9 +13,9 @@ from dpkv.ledger.accounts import Account, Accounts, add_entry
 from dpkv.ledger.entries import Entry, entry_digest, fault
 from dpkv.ledger.store import RESTORE, Session
 from dpkv.ledger.verified import NOTHING, Base
+from dpkv.types import Progress
 
 _TOLD_EVERY = 1024
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True)

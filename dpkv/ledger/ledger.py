@@ -11,7 +11,7 @@ from typing import NotRequired, TypedDict, Unpack
 
 from dpkv.accounting.composition import Price
 from dpkv.errors import BrokenLedgerError, LedgerError, UsageError
-from dpkv.ledger.chain import Chain, Progress, Written, check_base, read_chain
+from dpkv.ledger.chain import Chain, Written, check_base, read_chain
 from dpkv.ledger.entries import (
     Entry,
     draft,
@@ -37,6 +37,7 @@ from dpkv.ledger.verified import (
     save_seen,
 )
 from dpkv.settings import find_ledger_address
+from dpkv.types import Progress
 
 _PURE = Decimal(0)
 _NEWER = "restore a ledger that is as new as its releases, and never delete it"

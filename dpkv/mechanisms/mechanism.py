@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -47,6 +47,7 @@ NO_PROOF = "none"
 
 Distribution = Literal["discrete-laplace", "discrete-gaussian", "window"]
 Densities = Literal["laplace", "window"]
+DENSITIES: tuple[Densities, ...] = get_args(Densities)
 """What k-variates++ may release a picked record through."""
 
 

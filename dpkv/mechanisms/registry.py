@@ -105,6 +105,7 @@ def check_request(
     unit: Unit | None = None,
 ) -> None:
     """Refuse what no mechanism of that name can do, before any data are read."""
+    from dpkv.mechanisms.mechanism import DENSITIES  # noqa: PLC0415 (heavy)
     from dpkv.validation import one_of  # noqa: PLC0415 (heavy)
 
     one_of("mechanism", name, (*MECHANISMS, AUTO))
@@ -113,7 +114,7 @@ def check_request(
         able = _either(names_with("takes_iterations"))
         raise ParameterError("iterations", f"left out unless mechanism is {able}", iterations)
     if density is not None:
-        one_of("density", density, ("laplace", "window"))
+        one_of("density", density, DENSITIES)
     if density is not None and (kind is None or density not in kind.densities):
         able = _either(names_with("densities"))
         raise ParameterError("density", f"left out unless mechanism is {able}", density)

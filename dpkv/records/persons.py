@@ -26,10 +26,9 @@ from dpkv.kernels import compiled
 from dpkv.records.arrays import ArrayRecords
 from dpkv.records.block import NO_WEIGHTS
 from dpkv.records.owners import Owners
-from dpkv.types import Integers
+from dpkv.types import Integers, Keys
 from dpkv.validation import whole_number
 
-Keys = NDArray[np.uint64]
 Rule = Literal["share", "limit", "mean"]
 _FIRST_SLOTS = 1 << 12
 _PARTS = 16

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv.records.block import NO_WEIGHTS, Block, RowPersons
-from dpkv.records.persons import Keys, RowFacts, Weighing, Whole, means_of, owners_of
-from dpkv.types import Integers
+from dpkv.records.persons import RowFacts, Weighing, Whole, means_of, owners_of
+from dpkv.types import Integers, Keys
 
 _BUCKET_SHIFT = 32  # the lower bits say where a key is looked up
 

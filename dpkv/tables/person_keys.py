@@ -21,7 +21,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-Keys = NDArray[np.uint64]
+from dpkv.types import Keys
+
 SECRET_BYTES = 12  # 16 characters
 
 

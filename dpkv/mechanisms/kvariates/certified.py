@@ -19,7 +19,15 @@ from dpkv.accounting.theorem_a import certify, largest_ratio
 from dpkv.grid import Grid
 from dpkv.mechanisms.kvariates.algorithm0 import Algorithm0, ProductLaplace
 from dpkv.mechanisms.kvariates.windows import best_window, expected_squares
-from dpkv.mechanisms.mechanism import GRID_STEPS, Densities, Mechanism, Noise, Proof, Terms
+from dpkv.mechanisms.mechanism import (
+    DENSITIES,
+    GRID_STEPS,
+    Densities,
+    Mechanism,
+    Noise,
+    Proof,
+    Terms,
+)
 from dpkv.noise import smallest_scale
 from dpkv.records.questions import PickProof, WindowDensity
 from dpkv.validation import MOST_RECORDS, cluster_count, whole_number
@@ -40,7 +48,7 @@ class Certified(Algorithm0):
     relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
     knows_units: ClassVar[bool] = True
     needs_even_units: ClassVar[bool] = True
-    densities: ClassVar[tuple[Densities, ...]] = ("laplace", "window")
+    densities: ClassVar[tuple[Densities, ...]] = DENSITIES
     takes_lloyd_steps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -37,6 +37,7 @@ from dpkv.mechanisms.kvariates.idle_centers import (
 )
 from dpkv.mechanisms.mechanism import (
     CLIP_RADII,
+    DENSITIES,
     RECORDS,
     Densities,
     Mechanism,
@@ -83,7 +84,7 @@ class CompletedKVariates(Mechanism):
     relations: ClassVar[tuple[Neighbours, ...]] = (Neighbours.REPLACE_ONE,)
     knows_units: ClassVar[bool] = True
     needs_even_units: ClassVar[bool] = True
-    densities: ClassVar[tuple[Densities, ...]] = ("laplace", "window")
+    densities: ClassVar[tuple[Densities, ...]] = DENSITIES
     takes_lloyd_steps: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpkv.accounting import ROW, Neighbours, Step, Unit, laplace_step
-from dpkv.noise import Int64s
 from dpkv.records.block import Block
 from dpkv.records.questions.question import NoisySums
 from dpkv.seeding.nearest import row_chunks
-from dpkv.types import Float64s, Floats, Integers
+from dpkv.types import Float64s, Floats, Int64s, Integers
 from dpkv.validation import LARGEST_MAGNITUDE
 
 SMALLEST_EXPONENT = -20

@@ -18,9 +18,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dpkv.accounting import ROW, Neighbours, Step, Unit
-from dpkv.noise import Entropy, Int64s, SeededEntropy
+from dpkv.noise import Entropy, SeededEntropy
 from dpkv.records.block import Block
-from dpkv.types import Float64s, Integers
+from dpkv.types import Float64s, Int64s, Integers
 
 Part = TypeVar("Part")
 
