@@ -69,12 +69,14 @@ class Partition:
         marks = np.arange(1 << bits) << (plan.depth - bits)
         index = np.searchsorted(starts[order], marks, side="right") - 1
         index = np.append(index, len(leaves) - 1)
-        lower, upper = (side[leaves[order]].astype(np.float64) for side in (tree.lower, tree.upper))
+        lower, upper = (side[leaves[order]] for side in (tree.lower, tree.upper))
+        middles, sides = (lower + upper).astype(np.float64), (upper - lower).astype(np.float64)
+        inverses = np.divide(1.0, sides, out=np.zeros_like(sides), where=sides > 0)
         width = lower.shape[1]
         parts = max(1, min(_PARTS, kernels.N_THREADS, _MOST_SUMS // (len(leaves) * width)))
         sums = np.zeros((parts, len(leaves), width), np.int64)
         keys = *plan.arrays, plan.depth
-        cells = starts[order], index, plan.depth - bits, lower, upper
+        cells = starts[order], index, plan.depth - bits, middles, inverses
         arrays = self._points, self._weights, *keys, *cells, reach, sums
         kernels.over_blocks(offset_sums, parts, self._points.size, *arrays, parts)
         found = np.empty((len(leaves), width), np.int64)

@@ -57,16 +57,20 @@ def _leaf_of(starts, index, shift, key):  # type: ignore[no-untyped-def]
 @compiled_exactly
 def offset_sums(  # type: ignore[no-untyped-def]
     points, weights, lowest, highest, axes, shifts, tables, groups, depth,
-    starts, index, shift, lower, upper, reach, sums, n_parts, first, last,
+    starts, index, shift, middles, inverses, reach, sums, n_parts, first, last,
 ):  # fmt: skip
     """Sum the records' places in their leaves, each of L1 norm at most ``reach``.
 
-    A place is within -PLACE_UNIT..PLACE_UNIT in every dimension. Quotients are rounded toward zero,
-    so that no norm is above what it is cut to. All numbers are whole and below 2^53, so that the
-    whole part of a quotient of floats is the quotient of the integers.
+    A place is within -PLACE_UNIT..PLACE_UNIT in every dimension. ``middles`` are twice the leaves'
+    middles, ``inverses`` those of their sides, or 0 for a side of one point, which has no places.
+    Quotients are rounded toward zero, so that no norm is above what it is cut to.
+
+    The quotients are those of the integers, though floats are multiplied: a/b is at most 2^12 here
+    and b below 2^31, so (a + 1/2)/b has the same whole part and is 2^-32 or more away from the next
+    whole number, while what rounding adds to it is below 2^-38.
     """
     n_records, dimensions = points.shape
-    place = np.empty(dimensions)
+    place, offset = np.empty(dimensions, np.int32), np.empty(dimensions)
     keys = np.empty(_TILE, np.int64)
     for part in range(first, last):
         begin, end = n_records * part // n_parts, n_records * (part + 1) // n_parts
@@ -77,20 +81,21 @@ def offset_sums(  # type: ignore[no-untyped-def]
             )
             for i in range(tile, rows):
                 leaf = _leaf_of(starts, index, shift, keys[i - tile])
-                weight = weights[i] if weights.size else 1
-                norm = 0.0
+                middle, inverse = middles[leaf], inverses[leaf]
                 for j in range(dimensions):
-                    side = upper[leaf, j] - lower[leaf, j]
-                    offset = 2.0 * points[i, j] - (lower[leaf, j] + upper[leaf, j])
-                    size = np.trunc(abs(offset) * PLACE_UNIT / max(side, 1.0))
-                    size *= side > 0.0  # a side of one point has no places
-                    place[j] = np.copysign(size, offset)
-                    norm += size
+                    offset[j] = 2.0 * points[i, j] - middle[j]
+                norm = 0
+                for j in range(dimensions):
+                    place[j] = np.int32((abs(offset[j]) * PLACE_UNIT + 0.5) * inverse[j])
+                    norm += place[j]
                 if norm > reach:
+                    shorter = 1.0 / norm
                     for j in range(dimensions):
-                        place[j] = np.trunc(place[j] * reach / norm)
+                        place[j] = np.int32((np.float64(place[j]) * reach + 0.5) * shorter)
+                weight = weights[i] if weights.size else 1
+                own = sums[part, leaf]
                 for j in range(dimensions):
-                    sums[part, leaf, j] += weight * np.int64(place[j])
+                    own[j] += weight * (place[j] if offset[j] > 0.0 else -place[j])
 
 
 @compiled

@@ -8,7 +8,7 @@ it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from dpkv.types import Float64s, Integers
 
 _SAMPLES = 64  # points of a cell that a border crosses
 _MOST_DISTANCES = 1 << 28
+_AT_ONCE = 1 << 17  # coordinates of such points: they stay in a cache
 _UNEVEN = 0.1  # variance of a share of a crossed cell, over share times the rest of it
 _LEAST_SQUARE = 1.0  # squared grid steps
 _FROM_CELLS = 2  # dimensions up to which cells are fine enough to tell distances
@@ -142,6 +143,18 @@ def _share_crossed(middle: Float64s, reach: Float64s, heads: Float64s) -> CellSh
     while n_samples > 1 and len(middle) * n_samples * k > _MOST_DISTANCES:
         n_samples //= 2
     spread = qmc.Sobol(p, scramble=False).random(n_samples) * 2.0 - 1.0 + 1.0 / n_samples
+    at_once = max(1, _AT_ONCE // (n_samples * p))
+    parts = [_share_some(np.empty((0, p)), np.empty((0, p)), heads, spread)]
+    for start in range(0, len(middle), at_once):
+        own = slice(start, start + at_once)
+        part = _share_some(middle[own], reach[own], heads, spread)
+        parts.append(replace(part, leaves=part.leaves + start))
+    names = [field.name for field in fields(CellShares)]
+    return CellShares(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def _share_some(middle: Float64s, reach: Float64s, heads: Float64s, spread: Float64s) -> CellShares:
+    k, (n_samples, p) = len(heads), spread.shape
     points = middle[:, np.newaxis, :] + reach[:, np.newaxis, :] * spread
     labels, nearest, _ = assign_nearest(points.reshape(-1, p), heads)
     pairs = np.repeat(np.arange(len(middle)), n_samples) * k + labels
