@@ -8,8 +8,11 @@ the folder, releases go on without it.
     keys/registry.key       the registry's own key
     tables/TABLE/LEDGER     where that ledger is; TABLE is a keyed hash of the table, LEDGER a
                             hash of the ledger's identity, which one begun anew does not share
+    heads/LEDGER            the number and the digest of the newest charge to that ledger
 
-There is one small file for each, written once, so that any number of processes may add theirs.
+There is one small file for each, so that any number of processes may add theirs. A whole workspace
+that was copied, or restored from a backup, has all that it knows of itself; but where the other
+copy charged since, it lacks the newest charge.
 """
 
 from __future__ import annotations
@@ -21,12 +24,13 @@ from collections.abc import Callable, Iterator
 
 from dpkv import foreign
 from dpkv.fingerprints import TableKey
-from dpkv.ledger import IDENTITY, Ledger
+from dpkv.ledger import IDENTITY, Chain, Entry, Ledger
 from dpkv.settings import registry_path
-from dpkv.workspace import is_own_file, private_folder, write_once
+from dpkv.workspace import is_own_file, private_folder, write_atomically, write_once
 
 _KEY_BYTES = 32
 _TABLES = "tables"
+_HEADS = "heads"
 _MOST_SHOWN = 300  # characters of a path
 
 
@@ -42,8 +46,11 @@ def name_table(fingerprint: Callable[[TableKey], str]) -> str | None:
     return None
 
 
-def note_charge(table: str | None, ledger: Ledger) -> None:
-    """Note that a ledger charged a table."""
+def note_charge(table: str | None, ledger: Ledger, entry: Entry) -> None:
+    """Note that a ledger charged a table, by that entry."""
+    with _best_effort():
+        head = private_folder(registry_path(), _HEADS) / _name_of(ledger)
+        write_atomically(head, f"{entry.number} {entry.digest}\n", durable=False)
     if table is None:
         return
     with _best_effort():
@@ -82,6 +89,21 @@ def point_out(table: str | None, ledger: Ledger) -> str | None:
     )
 
 
+def point_out_missing(ledger: Ledger, known: Chain) -> str | None:
+    """Return a sentence where a ledger lacks what was charged to it, or to a copy of it."""
+    with _best_effort():
+        path = registry_path() / _HEADS / _name_of(ledger)
+        number, _, digest = foreign.read_text(path).strip().partition(" ")
+        chain = known if _has(known, int(number), digest) else ledger.read()  # noted meanwhile
+        if not _has(chain, int(number), digest):
+            return (
+                f"entry {number} was charged to this ledger or a copy of it, and is not here: the "
+                "workspace was copied or restored from a backup, and what was spent since is not "
+                "counted"
+            )
+    return None
+
+
 def carry_notes(source: Ledger, target: Ledger) -> None:
     """Let a ledger that was moved stand for the one that it continues."""
     with _best_effort():
@@ -98,6 +120,11 @@ def _best_effort() -> Iterator[None]:
     """Do without the registry where it cannot be used."""
     with contextlib.suppress(Exception):
         yield
+
+
+def _has(chain: Chain, number: int, digest: str) -> bool:
+    entry = chain.entry(number)
+    return entry is not None and entry.digest == digest
 
 
 def _name_of(ledger: Ledger) -> str:

@@ -160,32 +160,52 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Verify every entry, and every sum, also what was verified from here before.",
+        ),
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check every entry of the chain; exit code 3 where one was altered or is missing.
+    """Check the chain; exit code 3 where an entry was altered or is missing.
 
-    Example:  dpkv ledger verify
+    As a charge does, it goes on from where this workspace verified a long ledger before. --full
+    and --against read everything, and also find a charge that no budget allowed.
+
+    Example:  dpkv ledger verify --full
     """
     from dpkv.ledger import Ledger
+    from dpkv.ledger.admission import check_admitted
     from dpkv.releases.checkpoints import check_extends, read_checkpoint
 
     checkpoint = None if against is None else read_checkpoint(against)
+    whole, ledger = full or checkpoint is not None, Ledger(find_workspace())
     try:
         with ProgressBar("verifying the ledger") as bar:
-            chain = Ledger(find_workspace()).verify(bar.update)
+            chain = ledger.verify(bar.update) if whole else ledger.read(bar.update)
+        if chain.base.number == 0:
+            check_admitted(chain.entries, chain.place)
     except LedgerError as error:
         raise VerificationError(str(error)) from None
-    count, told = len(chain), ""
+    count, earlier = len(chain), chain.base.number
     if checkpoint is not None:
         check_extends(chain, checkpoint)
-        told = f", extends the checkpoint of {checkpoint.n_entries} entries by the key "
-        told += checkpoint.public_key
     if as_json:
-        output.print_json({"schema_version": 1, "kind": "ledger-check", "passed": True, "n": count})
-    elif count:
-        output.say(f"pass: {count} entries, chain unbroken{told}")
-    else:
+        answer = {"passed": True, "n": count, "verified_earlier": earlier}
+        output.print_json({"schema_version": 1, "kind": "ledger-check", **answer})
+        return
+    if not count:
         output.say(_EMPTY)
+        return
+    told = f"pass: {count} entries, chain unbroken"
+    if earlier:
+        told += f"; {earlier} of them were verified from here before, and --full reads them again"
+    if checkpoint is not None:
+        told += f", extends the checkpoint of {checkpoint.n_entries} entries by the key "
+        told += checkpoint.public_key
+    output.say(told)
 
 
 def move(

@@ -24,6 +24,7 @@ _INFINITE = Decimal("Infinity")
 _MOST_PRICES = 400
 """Of one account; further ones are rounded up to two digits."""
 _COARSE = upward(2)
+_APART = 10**6
 PROTECTED = {"row": "rows", "person": "persons"}
 
 
@@ -182,6 +183,20 @@ class Account:
         if rho is None:
             return _INFINITE
         return eps_of_rho(Fraction(rho, _ATTO), float_below(delta_of_units(self.atto_budget)))
+
+    @property
+    def is_within_budget(self) -> bool:
+        """Whether what was charged is what the budget allows, as far as there is one.
+
+        Figures at a delta are found in floats, which two machines may round apart.
+        """
+        if self.rho_budget is not None:
+            return self.rho_spent is not None and self.rho_spent <= self.rho_budget
+        if self.nano_budget is None:
+            return True
+        room = self.nano_budget // _APART if self.atto_budget else 0
+        counted = self.nano_counted
+        return counted is not None and counted <= self.nano_budget + room
 
     def check_promise(self, neighbours: str, unit: str) -> None:
         """Refuse another relation or unit than the account's."""

@@ -148,7 +148,7 @@ def read_chain(session: Session, place: str, base: Base, progress: Progress | No
         if progress is not None and number % _TOLD_EVERY == 0:
             progress(number / max(count, number))
     if number != count:
-        raise _broken(place, "an entry is missing, and 'dpkv ledger verify' says which")
+        raise _broken(place, "an entry is missing, and 'dpkv ledger verify --full' says which")
     return Chain(base, tuple(entries), place)
 
 

@@ -114,9 +114,9 @@ class Ledger:
         self._store.tidy()
         return chain.read_by(self._reader)
 
-    def read(self) -> Chain:
+    def read(self, progress: Progress | None = None) -> Chain:
         """Return every entry, the chain being whole; none where there is no ledger."""
-        return self._read(thorough=False)
+        return self._read(thorough=False, progress=progress)
 
     def verify(self, progress: Progress | None = None) -> Chain:
         """Return the chain, or refuse naming the first entry that does not check out.

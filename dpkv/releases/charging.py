@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from dpkv.accounting.composition import prices_of
-from dpkv.known_tables import note_charge, point_out
+from dpkv.known_tables import note_charge, point_out, point_out_missing
 from dpkv.ledger import Chain, Charge, Ledger, Written, draft_charge
 from dpkv.releases.record import all_steps
 from dpkv.releases.settling import Settled
@@ -38,10 +38,15 @@ class Charging:
         return self.known.find(self.release_id) is not None
 
     def point_out(self) -> None:
-        """Tell the curator, before anything is charged, of other ledgers that know the table."""
-        found = None if self.is_repeated else point_out(self.table, self.ledger)
-        if found is not None:
-            self.warn(found)
+        """Tell the curator, before anything is charged, of what this ledger does not count."""
+        if self.is_repeated:
+            return
+        for found in (
+            point_out(self.table, self.ledger),
+            point_out_missing(self.ledger, self.known),
+        ):
+            if found is not None:
+                self.warn(found)
 
     def tell(self, settled: Settled) -> None:
         """Refuse, before anything is charged, a promise that is not the account's."""
@@ -75,7 +80,7 @@ class Charging:
         return self._noted(self.ledger.charge(**centers))
 
     def _noted(self, written: Written) -> Written:
-        note_charge(self.table, self.ledger)
+        note_charge(self.table, self.ledger, written.entry)
         return written
 
     def _whole(self, settled: Settled, label: str) -> Charge:

@@ -92,6 +92,12 @@ class Server:
     def address(self, database: str, password: str = PASSWORD) -> str:
         return f"postgresql://{USER}:{password}@/{database}?host={self._folder}"
 
+    def version(self) -> str:
+        import psycopg
+
+        with psycopg.connect(self.address("postgres"), autocommit=True) as db:
+            return str(db.info.parameter_status("server_version"))
+
     def make_database(self) -> str:
         """Return the address of a new, empty database."""
         import psycopg

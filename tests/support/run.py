@@ -63,6 +63,7 @@ def in_process(
     ``command`` comes before the arguments of every run; ``secret`` may never be printed.
     """
     from dpkv import cli
+    from dpkv.cli import output
 
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "200")
@@ -70,6 +71,7 @@ def in_process(
 
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "argv", ["dpkv", *command, *map(str, arguments)])
+        monkeypatch.setattr(output, "_told_json", False)  # as in a process of its own
         capsys.readouterr()
         with pytest.raises(SystemExit) as leaving:
             cli.main()

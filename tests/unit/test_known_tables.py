@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 import warnings
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,14 @@ import numpy as np
 import pytest
 
 import dpkv
-from dpkv.known_tables import carry_notes, name_table, note_charge, other_ledgers, point_out
+from dpkv.known_tables import (
+    carry_notes,
+    name_table,
+    note_charge,
+    other_ledgers,
+    point_out,
+    point_out_missing,
+)
 from dpkv.ledger import Ledger
 
 POINTS = np.random.default_rng(5).uniform(size=(40, 2))
@@ -86,11 +96,50 @@ def test_three_ledgers(homes: tuple[Path, Path], tmp_path: Path) -> None:
     assert sentence.endswith("ledger.sqlite and 1 more.")
 
 
+MISSING = "is not here: the workspace was copied or restored from a backup"
+
+
+def test_a_copied_workspace_is_pointed_out_where_the_other_one_charged(
+    homes: tuple[Path, Path],
+) -> None:
+    """Both have the same identity, entries and notes; each may spend the whole budget."""
+    one, two = homes
+    assert said(POINTS, one) == []
+    shutil.copytree(one, two)
+    assert said(POINTS, two) == [], "nothing was spent elsewhere since"
+    (sentence,) = said(POINTS, one)
+    assert sentence.startswith("entry 3 was charged to this ledger") and MISSING in sentence
+    assert said(POINTS, one) == [], "told once"
+    assert len(said(POINTS, two)) == 1
+
+
+def test_a_restored_workspace_is_pointed_out(homes: tuple[Path, Path], tmp_path: Path) -> None:
+    home, backup = homes[0], tmp_path / "backup"
+    said(POINTS, home)
+    shutil.copytree(home, backup)
+    said(POINTS, home)
+    shutil.rmtree(home)
+    shutil.copytree(backup, home)
+    (sentence,) = said(POINTS, home)
+    assert MISSING in sentence
+
+
+def test_a_charge_of_another_process_is_not_missing(homes: tuple[Path, Path]) -> None:
+    """What was noted after the chain was read is looked for again before it is missed."""
+    ledger = Ledger(homes[0])
+    known = ledger.prepare()
+    entry = ledger.set_budget(dataset="name:x", label="x", eps=Decimal(1)).entry
+    note_charge(None, ledger, entry)
+    assert point_out_missing(ledger, known) is None
+    note_charge(None, ledger, replace(entry, digest="0" * 64))  # the planted fault
+    assert point_out_missing(ledger, known) is not None
+
+
 def test_a_moved_ledger_is_the_same_one(homes: tuple[Path, Path]) -> None:
     one, two = map(Ledger, homes)
-    for ledger in (one, two):
-        ledger.prepare()
-    note_charge("a" * 32, one)
+    two.prepare()
+    charged = one.set_budget(dataset="name:x", label="x", eps=Decimal(1)).entry
+    note_charge("a" * 32, one, charged)
     assert point_out("a" * 32, one) is None and point_out("a" * 32, two) is not None
     carry_notes(one, two)
     assert point_out("a" * 32, two) is None
