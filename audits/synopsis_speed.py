@@ -9,7 +9,7 @@ cells, clusters them and moves the centers by private Lloyd steps; scikit-learn 
 ``KMeans(n_clusters=k, n_init=1)``. They take turns, and medians are compared, in seconds on the
 clock and in seconds of processor time (all cores), which a busy machine disturbs less.
 
-Noise is that of a release: exact, from the operating system.
+Noise is that of a release: exact, from the operating system, by OpenDP's sampler.
 
 The physical limit beside it: reading the array once, at the speed at which this machine sums it.
 """

@@ -2,9 +2,8 @@
 
 A mechanism draws through ``Entropy`` and cannot tell which it was given, so a seeded simulation
 runs the very code of a release. Only ``OperatingSystemEntropy`` may serve a release: it takes no
-seed, its integers come from ``secrets``, and its noise from samplers that are exact for the
-rational number that the scale, a float, stands for: Laplace noise from ``exact_noise``, many
-numbers at a time, and what that cannot hold from OpenDP. No probability passes through a float.
+seed, its integers come from ``secrets``, and its noise from OpenDP's sampler, which is exact for
+the rational number that the scale, a float, stands for. No probability passes through a float.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpkv import exact_noise
 from dpkv.errors import ParameterError
 from dpkv.types import Int64s
 from dpkv.validation import whole_number
@@ -53,10 +51,7 @@ class OperatingSystemEntropy:
         return secrets.randbelow(bound)
 
     def add_laplace(self, values: Int64s, scale: float) -> Int64s:
-        """Return the values plus discrete Laplace noise, sampled exactly."""
-        if exact_noise.can_draw(scale):
-            drawn = exact_noise.laplace(values.size, scale).reshape(values.shape)
-            return _cut(_cut(values) + drawn)
+        """Return the values plus discrete Laplace noise, sampled exactly by OpenDP."""
         noisy = _opendp_laplace(scale)(values.reshape(-1).tolist())
         return _cut(np.asarray(noisy, dtype=np.int64)).reshape(values.shape)
 

@@ -81,7 +81,7 @@ ASSUMPTIONS = {
     "unusable-cells-are-a-category": "a cell that is missing, or not one of its column's "
     "categories, is a category of its own where the column's public rule says so",
     "sound-machine-and-randomness": "the curator's machine, the operating system's randomness and "
-    "the exact samplers of noise, dpkv's own and OpenDP's, are sound",
+    "OpenDP's sampler are sound",
     "only-centers-and-record-published": "only the centres and this record are published: not the "
     "workspace, nor how long the release took or how much memory it used",
     "only-centers-synopsis-and-record-published": "only the centres, the private synopsis and this "
@@ -129,9 +129,9 @@ BOUNDS_PROOFS = {
 MODELS = {"central": "a trusted curator holds the records"}
 
 RANDOMNESS = {
-    "operating-system": "the operating system's: Python's secrets module for picks, exact samplers "
-    "for noise (dpkv's own, and OpenDP's), and a numpy generator with a seed from the operating "
-    "system where no proof relies on it; nobody can choose a seed",
+    "operating-system": "the operating system's: Python's secrets module for picks, OpenDP for "
+    "noise, and a numpy generator with a seed from the operating system where no proof relies on "
+    "it; nobody can choose a seed",
     "seeded": "a seeded numpy generator, for simulation only",
 }
 

@@ -36,8 +36,7 @@ CENTERS = ((0.404, 0.1099), (5.596, 6.318), (-5.101, 5.689), (-6.167, -4.788), (
 _ASSUMPTIONS = (
     "a person is one record: someone with several records is protected for one of them",
     "the bounds were chosen without looking at the data",
-    "the curator's machine, the operating system's randomness and the exact samplers of noise, "
-    "dpkv's own and OpenDP's, are sound",
+    "the curator's machine, the operating system's randomness and OpenDP's sampler are sound",
     "only the centres and this record are published: not the time it took, not the workspace",
     "other releases of the same data add up: the ledger keeps their sum",
 )
