@@ -22,6 +22,7 @@ from dpkv import __version__
 from dpkv.cli import checkpoints, datasets, ledger, output, study
 from dpkv.cli.audit import audit
 from dpkv.cli.calibrate import calibrate
+from dpkv.cli.export import export
 from dpkv.cli.guarantees import guarantees
 from dpkv.cli.parsing import Command, Group
 from dpkv.cli.release import release, simulate
@@ -63,7 +64,18 @@ def _register(group: typer.Typer, name: str, command: Callable[..., None]) -> No
     group.command(name, cls=Command)(_interruptible(command))
 
 
-_COMMANDS = (schema, calibrate, release, audit, verify, simulate, seed, synthesize, guarantees)
+_COMMANDS = (
+    schema,
+    calibrate,
+    release,
+    audit,
+    verify,
+    export,
+    simulate,
+    seed,
+    synthesize,
+    guarantees,
+)
 for _command in _COMMANDS:
     _register(app, _command.__name__, _command)
 

@@ -210,6 +210,7 @@ FILLED = (
 )
 """Said of centres that may be an artefact of a rule for missing cells."""
 _NEAR_FILL = 0.01  # of the column's width
+_LARGEST_ODDS = 20.0  # of eps
 _LAST_POWER = 700.0
 """e^eps is a float up to here."""
 
@@ -287,6 +288,17 @@ def factor(eps: str) -> str:
     number = float(eps)
     value = f"{math.exp(number):.4g}" if number < _LAST_POWER else ""
     return f"e^{eps}" if value in ("", "1") else f"e^{eps} = {value}"
+
+
+def odds(eps: str) -> str | None:
+    """Return what eps means for even odds; None where the figure would say nothing to anybody."""
+    number = float(eps)
+    if number > _LARGEST_ODDS:
+        return None
+    return (
+        "a fact about whoever is protected, at even odds before, becomes "
+        f"{math.exp(number):.3g} to 1 at most, whatever else is known."
+    )
 
 
 def assumptions(promise: Guarantee) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from dpkv.audits.report.numbers import count, counts, exact, lower
 from dpkv.audits.report.privacy import privacy_section
 from dpkv.audits.report.utility import rivals_section, utility_section
 from dpkv.audits.results import Audit, Subject, Verdict, vouched_words
+from dpkv.releases.wording import odds
 
 _RELATIONS = {
     ("row", "replace-one"): "one record is replaced by any other; the number of records is public",
@@ -47,7 +48,6 @@ _PUBLIC = Banner(
     "Left out, because it depends on the private records beyond the release: the published "
     "calibration, the losses on the curator's own records, and the comparison of accuracy.",
 )
-_LARGEST_ODDS = 20.0  # of eps: beyond, odds say nothing to anybody
 _METHOD = (
     "An audit can refute a claim; it cannot prove one. The proof is the mechanism's own, and the "
     "verdict says that nothing found contradicts it.",
@@ -154,13 +154,10 @@ def _verdict(audit: Audit) -> VerdictCard:
 
 def _odds(audit: Audit) -> tuple[tuple[str, str], ...]:
     """Return what eps means for what anybody may learn of one record."""
-    eps = float(audit.subject.eps)
-    if not audit.verdict.holds or not audit.subject.end_to_end or eps > _LARGEST_ODDS:
+    told = odds(audit.subject.eps)
+    if told is None or not audit.verdict.holds or not audit.subject.end_to_end:
         return ()
-    told = (
-        f"a fact about whoever is protected, at even odds before, becomes {math.exp(eps):.3g} to 1"
-    )
-    return (("In odds", f"{told} at most, whatever else is known."),)
+    return (("In odds", told),)
 
 
 def _status(audit: Audit) -> str:
