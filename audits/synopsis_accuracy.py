@@ -3,9 +3,11 @@
     python audits/synopsis_accuracy.py             print the figures
     python audits/synopsis_accuracy.py --write     and keep them in audits/synopsis_accuracy.json
     python audits/synopsis_accuracy.py --only b --runs 5
+    python audits/synopsis_accuracy.py --only b --ours --write    renew those rows alone
 
 Potentials are divided by those of k-means without privacy (best of 10 restarts) on the same draw,
-and averaged over runs, which go around several draws of every generator. All know the bounds.
+and averaged over runs, which go around several draws of every generator. Intervals hold the mean at
+95 % (Student's t on the logarithm of a mean). All know the bounds.
 diffprivlib is the package; EUGkM (Su et al., 2016: a uniform grid, then one noisy Lloyd step) and
 DPLloyd from a public start are written here and in dpkv; the figures of Google's clustering and of
 FastLloyd, which have a delta, are as printed elsewhere, for add/remove neighbours and on other
@@ -33,6 +35,7 @@ import numpy as np
 
 import dpkv
 from dpkv.audits import diffprivlib_kmeans
+from dpkv.audits.utility import interval
 from dpkv.domain import Box
 from dpkv.kernels import integer_clusters
 from dpkv.mechanisms import Neighbours, calibrate_mechanism
@@ -231,13 +234,16 @@ def measured(
     eps: str,
     runs: int,
 ) -> dict[str, float]:
-    """Return mean, standard error and maximum of the potential over k-means'."""
+    """Return mean, its interval, standard error and maximum of the potential over k-means'."""
     found = []
     for run in range(runs):
         values, k, floor = tables[run % len(tables)]
         found.append(potential(values, find(values, k, eps, 1000 + run)) / floor)
-    error = float(np.std(found)) / math.sqrt(runs)
-    return {"mean": float(np.mean(found)), "error": error, "largest": max(found)}
+    reached = np.array(found)
+    error = float(np.std(reached)) / math.sqrt(runs)
+    low, high = interval(reached, 1.0) or (math.nan, math.nan)
+    figures = {"mean": float(reached.mean()), "low": low, "high": high}
+    return {**figures, "error": error, "largest": max(found)}
 
 
 def with_floor(values: np.ndarray, k: int) -> tuple[np.ndarray, int, float]:
@@ -252,10 +258,10 @@ def with_floor(values: np.ndarray, k: int) -> tuple[np.ndarray, int, float]:
 
 
 def family_rows(name: str, runs: int, rival_runs: int) -> list[dict[str, object]]:
-    """Return the figures of one generator."""
+    """Return the figures of one generator; those of rivals only where they are to run."""
     many = name == "h"
     tables = [with_floor(*FAMILIES[name](draw)) for draw in range(2 if many else DRAWS)]
-    ways = {**OURS, **(WITH_DELTA if many else {}), **({} if many else RIVALS)}
+    ways = {**OURS, **(WITH_DELTA if many else {}), **({} if many or not rival_runs else RIVALS)}
     rows: list[dict[str, object]] = []
     for number, eps in enumerate(EPS):
         if many and eps != "1":
@@ -278,7 +284,7 @@ def family_rows(name: str, runs: int, rival_runs: int) -> list[dict[str, object]
     return rows
 
 
-def papers_rows(runs: int) -> list[dict[str, object]]:
+def papers_rows(runs: int, *, rivals: bool) -> list[dict[str, object]]:
     """Return the figures of the paper's tables."""
     rows: list[dict[str, object]] = []
     for name, ks in PAPERS.items():
@@ -288,7 +294,7 @@ def papers_rows(runs: int) -> list[dict[str, object]]:
         for k in ks:
             tables = [with_floor(values, k)]
             for eps in ("0.1", "1"):
-                for way, find in {**OURS, **RIVALS}.items():
+                for way, find in {**OURS, **(RIVALS if rivals else {})}.items():
                     figures = measured(find, tables, eps, runs)
                     rows.append({"table": f"{name} k={k}", "eps": eps, "way": way, **figures})
                     _show(rows[-1])
@@ -321,11 +327,16 @@ def speed() -> dict[str, float]:
     return seconds
 
 
+def name_of(row: dict[str, object]) -> tuple[object, ...]:
+    """Return what tells a row from all others."""
+    return row["table"], row["eps"], row["way"]
+
+
 def _show(row: dict[str, object]) -> None:
     target = f"  target {row['target']}" if row.get("target") else ""
     print(
         f"{row['table']:28} eps {row['eps']:>4}  {row['way']:34} {row['mean']:8.4f} "
-        f"+- {row['error']:.4f}  worst {row['largest']:8.4f}{target}",
+        f"({row['low']:.4f} to {row['high']:.4f})  worst {row['largest']:8.4f}{target}",
         flush=True,
     )
 
@@ -336,16 +347,22 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--rival-runs", type=int, default=5)
     parser.add_argument("--only", choices=[*FAMILIES, "papers", "speed"])
+    parser.add_argument("--ours", action="store_true", help="leave the rivals' rows as they are")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
+    rival_runs = 0 if asked.ours else asked.rival_runs
     names = [name for name in FAMILIES if asked.only in (None, name)]
-    rows = [row for name in names for row in family_rows(name, asked.runs, asked.rival_runs)]
+    rows = [row for name in names for row in family_rows(name, asked.runs, rival_runs)]
     if asked.only in (None, "papers"):
-        rows += papers_rows(asked.rival_runs)
+        rows += papers_rows(asked.rival_runs, rivals=not asked.ours)
     seconds = speed() if asked.only in (None, "speed") else {}
     for what, value in seconds.items():
         print(f"10^6 x 2 records, k = 8: {what}: {value:.2f} s")
     if asked.write:
+        kept = json.loads(OUT.read_text(encoding="utf-8")) if OUT.exists() else {}
+        renewed = {name_of(row): row for row in rows}
+        stale = kept.get("rows", [])
+        rows = [renewed.pop(name_of(row), row) for row in stale] + list(renewed.values())
         result = {
             "schema_version": 1,
             "kind": "synopsis-accuracy",
@@ -355,7 +372,7 @@ def main() -> None:
             "runs": asked.runs,
             "rival_runs": asked.rival_runs,
             "rows": rows,
-            "seconds": seconds,
+            "seconds": seconds or kept.get("seconds", {}),
         }
         OUT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpkv import __version__
-from dpkv.audits import diffprivlib_kmeans
+from dpkv.audits import diffprivlib_kmeans, sample_aggregate
 from dpkv.audits.results import Rival
+from dpkv.audits.sample_aggregate import SampleAggregate
 from dpkv.domain import Domain
 from dpkv.errors import DpkvError, UsageError
 from dpkv.grid import Grid
@@ -247,6 +248,21 @@ def _diffprivlib(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) 
     )
 
 
+def _sample_aggregate(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
+    terms = problem.terms
+    if terms.neighbours is not Neighbours.REPLACE_ONE:
+        raise UsageError("sample and aggregate is for replace-one neighbours only.")
+    space = terms.domain.working
+    layout = SampleAggregate.calibrate(
+        float(_eps(run)),
+        n_records=len(problem.working),
+        n_clusters=run.k,
+        n_features=space.n_features,
+    )
+    found = layout.find_centers(problem.working, space.diam2, np.random.default_rng(seed))
+    return np.asarray(space.clip(found))
+
+
 # -- without privacy ------------------------------------------------------------------------------
 
 
@@ -287,6 +303,12 @@ CONTENDERS = (
         note="its noise depends on the data and no proof covers it: not an equal, for comparison",
     ),
     Contender(DIFFPRIVLIB, diffprivlib_kmeans.WHAT, _diffprivlib),
+    Contender(
+        sample_aggregate.NAME,
+        sample_aggregate.TITLE,
+        _sample_aggregate,
+        note=sample_aggregate.NOTE,
+    ),
     Contender(SEEDING, "k-means++ without privacy", _seed_only, private=False),
     Contender(
         FLOOR, "k-means++ and Lloyd's iterations without privacy", _seed_and_move, private=False

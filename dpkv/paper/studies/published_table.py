@@ -271,12 +271,13 @@ def tell(summary: Summary) -> list[str]:
             f"{row['why']}{_on_this_table(row)}"
         )
     for row in summary["averages"]:
-        free, clamped = (_three(row, how, CERTIFIED) for how in (FREE, CLAMPED))
+        free, clamped = (_of_rivals(row, how, CERTIFIED) for how in (FREE, CLAMPED))
         printed = f"{_shown(row['rho_forgy_printed'])} and {_shown(row['rho_gupt_printed'])}"
+        *names, last = (RIVALS[rival] for rival in _measured(row))
         sentences.append(
             f"{row['table']}, averages: potentials of Forgy-DP and GUPT over k-variates++ are "
-            f"printed as {printed}; of Forgy-DP, GUPT with all of eps and GUPT with a third of it "
-            f"we find {_three(row, FREE, PRINTED)} at the printed eps~, {free} certified, and "
+            f"printed as {printed}; of {', '.join(names)} and {last} "
+            f"we find {_of_rivals(row, FREE, PRINTED)} at the printed eps~, {free} certified, and "
             f"{clamped} certified where centres are clamped to the domain"
         )
     if summary["missing"]:
@@ -290,8 +291,13 @@ def _on_this_table(row: dict[str, Any]) -> str:
     return "" if loss is None or loss <= _EPS else f"; round 1 alone loses {loss:.2f} on this table"
 
 
-def _three(row: dict[str, Any], how: str, ours: str) -> str:
-    return " / ".join(_shown(row[f"{how}: {rival} over {ours}"]) for rival in RIVALS)
+def _measured(row: dict[str, Any]) -> list[str]:
+    """Return the rivals that a result has: one kept from before may lack the last."""
+    return [rival for rival in RIVALS if f"{FREE}: {rival} over {CERTIFIED}" in row]
+
+
+def _of_rivals(row: dict[str, Any], how: str, ours: str) -> str:
+    return " / ".join(_shown(row[f"{how}: {rival} over {ours}"]) for rival in _measured(row))
 
 
 def _shown(value: float | None) -> str:
