@@ -3,7 +3,8 @@
     python audits/synopsis_accuracy.py             print the figures
     python audits/synopsis_accuracy.py --write     and keep them in audits/synopsis_accuracy.json
     python audits/synopsis_accuracy.py --only b --runs 5
-    python audits/synopsis_accuracy.py --only b --ours --write    renew those rows alone
+    python audits/synopsis_accuracy.py --only b --way "synopsis, add/remove" --write
+                                                   renew those rows alone
 
 Potentials are divided by those of k-means without privacy (best of 10 restarts) on the same draw,
 and averaged over runs, which go around several draws of every generator. Intervals hold the mean at
@@ -30,6 +31,7 @@ import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -257,34 +259,39 @@ def with_floor(values: np.ndarray, k: int) -> tuple[np.ndarray, int, float]:
     return values, k, lloyd(values, cluster(points, k, rng)).potential
 
 
-def family_rows(name: str, runs: int, rival_runs: int) -> list[dict[str, object]]:
-    """Return the figures of one generator; those of rivals only where they are to run."""
+def family_rows(name: str, runs: int, rival_runs: int, way: str | None) -> list[dict[str, object]]:
+    """Return the figures of one generator, of all ways or of one."""
     many = name == "h"
     tables = [with_floor(*FAMILIES[name](draw)) for draw in range(2 if many else DRAWS)]
-    ways = {**OURS, **(WITH_DELTA if many else {}), **({} if many or not rival_runs else RIVALS)}
+    ways = chosen({**OURS, **(WITH_DELTA if many else RIVALS)}, way)
     rows: list[dict[str, object]] = []
     for number, eps in enumerate(EPS):
         if many and eps != "1":
             continue
-        for way, find in ways.items():
-            figures = measured(find, tables, eps, runs if way in OURS else rival_runs)
-            rows.append({"table": TITLES[name], "eps": eps, "way": way, **figures})
-            rows[-1]["target"] = TARGETS[name][number] if way == "synopsis, add/remove" else None
+        for title, find in ways.items():
+            figures = measured(find, tables, eps, runs if title in OURS else rival_runs)
+            rows.append({"table": TITLES[name], "eps": eps, "way": title, **figures})
+            rows[-1]["target"] = TARGETS[name][number] if title == "synopsis, add/remove" else None
             _show(rows[-1])
         rows += [
             {
                 "table": TITLES[name],
                 "eps": eps,
-                "way": f"{way} (printed, other draws)",
+                "way": f"{title} (printed, other draws)",
                 "mean": figure[name][number],
             }
-            for way, figure in PRINTED.items()
+            for title, figure in PRINTED.items()
             if name in figure
         ]
     return rows
 
 
-def papers_rows(runs: int, *, rivals: bool) -> list[dict[str, object]]:
+def chosen(ways: dict[str, Callable[..., np.ndarray]], way: str | None) -> dict[str, Any]:
+    """Return all ways, or the one that was asked for."""
+    return {title: find for title, find in ways.items() if way in (None, title)}
+
+
+def papers_rows(runs: int, way: str | None) -> list[dict[str, object]]:
     """Return the figures of the paper's tables."""
     rows: list[dict[str, object]] = []
     for name, ks in PAPERS.items():
@@ -294,9 +301,9 @@ def papers_rows(runs: int, *, rivals: bool) -> list[dict[str, object]]:
         for k in ks:
             tables = [with_floor(values, k)]
             for eps in ("0.1", "1"):
-                for way, find in {**OURS, **(RIVALS if rivals else {})}.items():
+                for title, find in chosen({**OURS, **RIVALS}, way).items():
                     figures = measured(find, tables, eps, runs)
-                    rows.append({"table": f"{name} k={k}", "eps": eps, "way": way, **figures})
+                    rows.append({"table": f"{name} k={k}", "eps": eps, "way": title, **figures})
                     _show(rows[-1])
     return rows
 
@@ -347,14 +354,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--rival-runs", type=int, default=5)
     parser.add_argument("--only", choices=[*FAMILIES, "papers", "speed"])
-    parser.add_argument("--ours", action="store_true", help="leave the rivals' rows as they are")
+    parser.add_argument("--way", choices=[*OURS, *WITH_DELTA, *RIVALS])
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    rival_runs = 0 if asked.ours else asked.rival_runs
     names = [name for name in FAMILIES if asked.only in (None, name)]
-    rows = [row for name in names for row in family_rows(name, asked.runs, rival_runs)]
+    rows = [
+        row for name in names for row in family_rows(name, asked.runs, asked.rival_runs, asked.way)
+    ]
     if asked.only in (None, "papers"):
-        rows += papers_rows(asked.rival_runs, rivals=not asked.ours)
+        rows += papers_rows(asked.rival_runs, asked.way)
     seconds = speed() if asked.only in (None, "speed") else {}
     for what, value in seconds.items():
         print(f"10^6 x 2 records, k = 8: {what}: {value:.2f} s")

@@ -11,6 +11,7 @@ import pytest
 
 from dpkv.audits.losses import exact_losses, list_replacements
 from dpkv.ledger import chain
+from dpkv.mechanisms import MECHANISMS
 from dpkv.noise import SeededEntropy
 from dpkv.paper.randomized_estimates import estimate, random_neighbourhoods
 from dpkv.records import run_on_points
@@ -80,3 +81,20 @@ def test_one_report_is_committed_and_the_others_are_built() -> None:
         target = module.target_of(spec.stem)
         place = reports if spec.stem in module.COMMITTED else ROOT / "build" / "audits"
         assert target == place / spec.stem
+
+
+def test_tables_of_accuracy_show_what_was_measured() -> None:
+    module = script("audits/accuracy_tables.py")
+    for page in (module.README, module.PAGE):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert module.renewed(page, text) == text
+        altered = text.replace(" to 1.0", " to 1.1", 1)  # planted fault
+        assert altered != text
+        assert module.renewed(page, altered) == text
+
+
+def test_every_mechanism_of_the_registry_is_in_the_table() -> None:
+    module = script("audits/accuracy_tables.py")
+    ours = {name for name, kind in MECHANISMS.items() if kind.__module__.startswith("dpkv.")}
+    assert ours <= set(module.MECHANISMS.values())
+    assert set(module.MECHANISMS.values()) == set(module.read("mechanisms_table")["potentials"])
