@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpkv.errors import UsageError
+from dpkv.errors import TableError, UsageError
 from dpkv.ledger import NAMED, Ledger
 from dpkv.workspace import is_own_file, private_folder, write_once
 
@@ -71,9 +71,12 @@ def chunks_fingerprint(names: Sequence[str], chunks: Iterable[Chunk], whose: Who
 def file_fingerprint(path: Path, whose: Whose) -> str:
     """Return a keyed hash of a file's bytes: the same table whichever of its columns are used."""
     digest = hashlib.blake2b(key=_key_of(whose), digest_size=16)
-    with path.open("rb") as file:
-        while block := file.read(_HASHED_BYTES):
-            digest.update(block)
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_HASHED_BYTES):
+                digest.update(block)
+    except OSError as error:
+        raise TableError(f"{path} cannot be read: {error.strerror or 'damaged file'}.") from None
     return digest.hexdigest()
 
 

@@ -57,7 +57,11 @@ def audit(
     calibration: Annotated[str, typer.Option(help="certified or published noise.")] = "certified",
     out: Annotated[Path, typer.Option(help="A new folder for the report.")] = Path("audit"),
     data: Annotated[
-        Path | None, typer.Option(help="The table of a release, if the calibration is not of it.")
+        list[Path] | None,
+        typer.Option(
+            help="The table of a release, if the calibration is not of it; again for every file of "
+            "several."
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs; about a minute.")] = False,
     public: Annotated[
@@ -113,7 +117,7 @@ def audit(
         seed, out, as_json,
     )  # fmt: skip
     if black_box.says_anything or command is not None:
-        others = (subject, eps, k, data, compare_eps, plant, gamma, bounds, columns, header)
+        others = (subject, eps, k, data or None, compare_eps, plant, gamma, bounds, columns, header)
         if command is not None and any(value is not None for value in others):
             raise UsageError("--command goes with --claim, --schema and their kind, not a table.")
         audit_command.audit_command(black_box)
@@ -143,7 +147,7 @@ def audit(
     ks = tuple(sorted(set(options.parse_counts(k)))) if k is not None else None
     asked = ReleaseOptions(
         k=str((ks or (2,))[0]),
-        data=[path for path in (data or subject,) if path is not None],
+        data=data or ([] if subject is None else [subject]),
         eps=eps,
         mechanism=mechanism,
         calibration=calibration,
@@ -220,24 +224,25 @@ def _release_of(subject: Path | None) -> tuple[ReleaseRecord | None, tuple[str, 
 
 
 def _table_of(
-    record: ReleaseRecord, data: Path | None, header: bool | None, memory_limit: int
+    record: ReleaseRecord, data: list[Path] | None, header: bool | None, memory_limit: int
 ) -> tuple[ReadTable, str]:
     """Read the table of a release as the release did; see that it is the one it was made from."""
     from dpkv.releases.inputs import FileInput
     from dpkv.tables.facts import Dialect, TableFacts
     from dpkv.tables.labels import column_names
 
-    kept = newest_calibration(find_workspace()) if data is None else None
+    kept = newest_calibration(find_workspace()) if not data else None
     calibration = None if kept is None else kept.record
     charged = _charged_dataset(record)
-    if data is None:
+    if not data:
         if calibration is None or calibration.data_file is None:
             raise UsageError("give the table of the release by --data.")
-        data, header = Path(calibration.data_file), calibration.header
-        if not {column.name for column in record.plan.table} <= set(column_names(data, header)):
+        table, header = Path(calibration.data_file), calibration.header
+        if not {column.name for column in record.plan.table} <= set(column_names(table, header)):
             raise UsageError(_OTHER_COLUMNS)
         if charged not in (None, calibration.data_fingerprint):
             raise UsageError(_OTHER_TABLE)  # before a cell of it is complained of
+        data = [table]
     facts = TableFacts(
         tuple(column.column for column in record.plan.table),
         person=record.plan.unit.person_column,
@@ -251,7 +256,7 @@ def _table_of(
         workspace=find_workspace(),
     )
     source.check()
-    with ProgressBar(f"reading {data.name}") as bar:
+    with ProgressBar(f"reading {source.label}") as bar:
         records = source.read(bar.update)
     dataset = source.fingerprint(find_workspace())
     changed = calibration is not None and calibration.data_fingerprint != dataset

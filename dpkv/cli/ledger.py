@@ -258,21 +258,19 @@ def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:
     from dpkv.ledger import NAMED
     from dpkv.releases.api import name_dataset
     from dpkv.releases.inputs import WatchedFile, fingerprint_of_files
-    from dpkv.tables.finding import find_files
+    from dpkv.tables.finding import find_files, folder_of, names_files
 
-    path = Path(data)
     if data.startswith(NAMED):
         return name_dataset(data.removeprefix(NAMED)), data
-    if data and path.is_dir():
-        files = find_files([path])
-        label = f"{len(files)} files of {path.resolve().name}" if len(files) > 1 else files[0].name
+    if data and names_files(data):
+        files = find_files([data])
+        several = f"{len(files)} files of {folder_of(files).name}"
+        label = several if len(files) > 1 else files[0].name
         return fingerprint_of_files([WatchedFile(file) for file in files], find_workspace()), label
-    if path.is_file():
-        return WatchedFile(path).fingerprint(find_workspace()), path.name
     known = [account for account in ledger.read().accounts() if account.dataset.startswith(data)]
     if len(known) != 1 or len(data) < SHOWN_FINGERPRINT:
         raise UsageError(
-            "DATA must be a table's file or folder, or a fingerprint that 'dpkv ledger show' "
-            f"lists. Got {data!r} instead."
+            "DATA must be a table's file, folder, pattern or manifest, or a fingerprint that 'dpkv "
+            f"ledger show' lists. Got {data!r} instead."
         )
     return known[0].dataset, known[0].label

@@ -30,9 +30,10 @@ class ReleaseOptions:
         list[Path] | None,
         typer.Argument(
             metavar="[DATA]...",
-            help="The table: a file; or several, a folder or a quoted pattern, with the same "
-            "columns. Needs --eps and --bounds. Without it, the newest calibration of this folder "
-            "says which table, eps, bounds and columns.",
+            help="The table: a file; or several, a folder, a quoted pattern or a .manifest that "
+            "names them, with the same columns; also at s3:// or gs://. Needs --eps and --bounds. "
+            "Without it, the newest calibration of this folder says which table, eps, bounds and "
+            "columns.",
             show_default=False,
         ),
     ] = None

@@ -26,6 +26,7 @@ from dpkv.records.remote import Task
 from dpkv.records.spread import Heard, PartRows, Told, settle
 from dpkv.tables.chunk import Rows
 from dpkv.tables.facts import TableFacts
+from dpkv.tables.objects import as_path
 from dpkv.tables.person_keys import Reading
 from dpkv.tables.store import state_of
 from dpkv.tables.table import encoded, open_table, unreadable
@@ -56,7 +57,7 @@ class FilePart:
 
     def check(self) -> None:
         """Refuse a file that is not what it was."""
-        if _current(Path(self.path)) != self.state:
+        if _current(as_path(self.path)) != self.state:
             raise TableError(f"{self.path} was changed while it was released from: run again.")
 
     def load(self) -> PartRows:

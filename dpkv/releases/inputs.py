@@ -33,6 +33,7 @@ from dpkv.tables.frames import FrameSource, as_frame
 from dpkv.tables.frames import frame_names as names_of
 from dpkv.tables.many import open_files
 from dpkv.tables.naming import default_names, quoted
+from dpkv.tables.objects import as_path
 from dpkv.tables.person_keys import id_texts
 from dpkv.tables.store import MEMORY_LIMIT, map_rows, state_of
 from dpkv.tables.table import check_header, encoded, load
@@ -315,7 +316,7 @@ def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input
     """Return the input that data are: paths are files, all else is in memory."""
     named = [data] if isinstance(data, (str, Path)) else data
     if isinstance(named, (list, tuple)) and all(isinstance(one, (str, Path)) for one in named):
-        return FileInput([Path(one) for one in named], request.table_facts, workspace=workspace)
+        return FileInput([as_path(one) for one in named], request.table_facts, workspace=workspace)
     for option in ("header", "encoding", "decimal"):
         if getattr(request, option) is not None:
             given = getattr(request, option)

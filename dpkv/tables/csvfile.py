@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 import re
 import zlib
 from collections import deque
@@ -176,6 +175,7 @@ class CsvSource:
     def _open(self) -> tuple[BinaryIO, BinaryIO]:
         """Return the stream of bytes and the file under it, whose position is the progress."""
         file = self.path.open("rb") if self._pipe is None else self._pipe.open()
+        self._size = 0 if self._pipe is not None else self.path.stat().st_size
         marked = file.peek(2)[:2] == b"\x1f\x8b"
         zipped = self.path.suffix == ".gz" if self._any_start else marked
         return (cast(BinaryIO, gzip.GzipFile(fileobj=file, mode="rb")) if zipped else file), file
@@ -184,7 +184,7 @@ class CsvSource:
         """Return how much of the file has been read; of a pipe nobody knows."""
         if self._pipe is not None:
             return 0.0
-        return min(1.0, file.tell() / max(1, os.fstat(file.fileno()).st_size))
+        return min(1.0, file.tell() / max(1, self._size))
 
     def _pieces(self, piece_bytes: int) -> Iterator[tuple[bytes, float]]:
         """Yield the bytes cut after whole records, with the share of the file read so far."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from os.path import commonpath
 from pathlib import Path
 from typing import Any
 
 from dpkv.errors import TableError
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.facts import TableFacts
+from dpkv.tables.finding import folder_of
 from dpkv.tables.table import Source, open_table
 
 
@@ -34,7 +34,7 @@ class ManyFiles:
                 )
         self._sources = list(sources)
         self.files = tuple(source.path for source in sources)
-        self.path = Path(commonpath([path.resolve().parent for path in self.files]))
+        self.path = folder_of(self.files)
         self.facts = first.facts
         self.columns = first.columns
         self.labels = first.labels

@@ -11,6 +11,7 @@ from dpkv.tables.arrowcells import ArrowCells
 from dpkv.tables.chunk import Chunk
 from dpkv.tables.facts import TableFacts
 from dpkv.tables.naming import choose_columns, quoted
+from dpkv.tables.objects import ObjectPath
 
 _BATCH_ROWS = 1 << 17
 
@@ -25,7 +26,8 @@ def open_parquet(path: Path) -> tuple[Any, Any, list[str]]:
             f"{path} is a Parquet file: reading it needs pip install 'dpkv[parquet]'."
         ) from None
     try:
-        file: Any = pyarrow.parquet.ParquetFile(path)
+        opened: Any = path.open("rb") if isinstance(path, ObjectPath) else path
+        file: Any = pyarrow.parquet.ParquetFile(opened)
         schema = file.schema_arrow
         names: list[str] = schema.names
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from dpkv.tables.chunk import Chunk, Rows
 from dpkv.tables.csvfile import CsvSource
 from dpkv.tables.encode import Encoder
 from dpkv.tables.facts import REFUSE, Missing, TableFacts, numeric_facts
+from dpkv.tables.objects import as_path
 from dpkv.tables.parquet import ParquetSource
 from dpkv.tables.person_keys import Reading
 from dpkv.tables.store import MEMORY_LIMIT, RecordStore
@@ -89,17 +90,13 @@ def open_table(
     header. Columns of a table without one are called x1, x2, ... Unless ``columns`` were ``typed``
     by a person, messages do not show them.
     """
-    path = Path(path)
+    path = as_path(path)
     if facts is None:
         facts = numeric_facts(columns, header=header, missing=missing)
     core_dumps.switch_off()
     try:
-        if path.is_dir():
-            raise TableError(f"{path} is a directory: give one CSV or Parquet file.")
-        if not path.exists():
-            raise TableError(f"{path} does not exist: check the path.")
         if not path.is_file():
-            raise TableError(f"{path} is not a regular file: save the table to a file first.")
+            _refuse_other(path)
         if path.stat().st_size == 0:
             raise TableError(f"{path} is empty: it must hold at least one row.")
         if is_parquet(path):
@@ -109,6 +106,15 @@ def open_table(
         return CsvSource(path, facts, typed=typed)
     except OSError as error:
         raise unreadable(path, error) from None
+
+
+def _refuse_other(path: Path) -> NoReturn:
+    """Say why a path is no file."""
+    if path.is_dir():
+        raise TableError(f"{path} is a directory: give one CSV or Parquet file.")
+    if not path.exists():
+        raise TableError(f"{path} does not exist: check the path.")
+    raise TableError(f"{path} is not a regular file: save the table to a file first.")
 
 
 def files_of(source: Source) -> tuple[Path, ...]:
