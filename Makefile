@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DPKV := $(CURDIR)/$(BIN)/dpkv
 
-.PHONY: help setup demo test quick check docs bench audits studies clean
+.PHONY: help setup demo test test-lowest quick check docs bench audits studies clean
 
 help:
 	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
 	@echo "make test   set up $(VENV), lint, type-check and run every test"
+	@echo "make test-lowest runs the tests with the lowest versions that the metadata allow"
 	@echo "make quick  unit and property tests alone, in about a minute"
 	@echo "make check  ruff and mypy --strict only"
 	@echo "make docs   builds the documentation into build/site, strictly"
@@ -50,6 +51,15 @@ docs: $(READY)
 
 test: check docs
 	$(BIN)/python -m pytest -n auto
+
+# The lowest version of every direct dependency, in an environment of its own; what these need in
+# turn is as new as they allow.
+test-lowest:
+	$(PYTHON) -m venv build/lowest/venv
+	$(PYTHON) tests/support/lowest.py > build/lowest/constraints.txt
+	build/lowest/venv/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint build/lowest/constraints.txt --editable '.[dev]'
+	build/lowest/venv/bin/python -m pytest -n auto -m "not browser"
 
 # A file's tests stay in one process, which makes what they share once.
 quick: $(READY)

@@ -22,6 +22,7 @@ from dpkv import __version__
 from dpkv.cli import checkpoints, datasets, ledger, output, study
 from dpkv.cli.audit import audit
 from dpkv.cli.calibrate import calibrate
+from dpkv.cli.doctor import doctor
 from dpkv.cli.export import export
 from dpkv.cli.guarantees import guarantees
 from dpkv.cli.parsing import Command, Group
@@ -38,7 +39,6 @@ app = typer.Typer(
     cls=Group,
     help="Release differentially private cluster centres, and prove what the release costs.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,  # tracebacks with locals would show records
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -75,6 +75,7 @@ _COMMANDS = (
     seed,
     synthesize,
     guarantees,
+    doctor,
 )
 for _command in _COMMANDS:
     _register(app, _command.__name__, _command)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -196,3 +199,21 @@ def test_a_table_given_twice_is_not_released(run: Run, table: Path, tmp_path: Pa
     asked = ("--k=2", "--eps=1", "--bounds=0,1", f"--data={table.name}", "--data", "other.csv")
     assert "--data must be given once. Got it 2 times" in refusal(run("release", *asked))
     assert not (tmp_path / ".dpkv").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("dpkv rel", "release"), ("dpkv ledger set", "set-budget"), ("dpkv export --t", "--to")],
+)
+def test_the_shell_completes_commands_and_options(tmp_path: Path, typed: str, offered: str) -> None:
+    program = "import sys; sys.argv = ['dpkv']; from dpkv.start import main; main()"
+    asked = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "_DPKV_COMPLETE": "complete_bash", **asked},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [offered]
