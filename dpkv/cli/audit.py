@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from dpkv.domain import Domain
     from dpkv.releases import Plan, ReleaseRecord
     from dpkv.releases.inputs import ReadTable
+    from dpkv.tables.facts import TableFacts
 
 _DEFAULT_K = range(2, 9)
 _OTHER_TABLE = (
@@ -87,6 +89,8 @@ def audit(
     header: options.Header = None,
     scale: options.Scale = True,
     missing: options.MissingRule = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
     memory_limit: options.MemoryLimit = 512,
     command: audit_command.Command = None,
     claim: audit_command.ClaimText = None,
@@ -137,8 +141,8 @@ def audit(
     chosen = mechanism != PAPERS or calibration != "certified" or missing is not None
     if record is not None and (chosen or not scale or any(value is not None for value in said)):
         raise UsageError(
-            "a release is audited as it was made: only --data, --header, --k, --quick, --public, "
-            "--runs, --seed and --out go with it."
+            "a release is audited as it was made: only --data, --schema, --header, --encoding, "
+            "--decimal, --k, --quick, --public, --runs, --seed and --out go with it."
         )
     if record is None and bounds == "private":
         raise UsageError(
@@ -157,6 +161,9 @@ def audit(
         header=header,
         scale=scale,
         missing=missing,
+        schema=schema,
+        encoding=encoding,
+        decimal=decimal,
         memory_limit=memory_limit,
     )
     if record is None:
@@ -164,7 +171,7 @@ def audit(
         plan, records, dataset = plan_release(asked).read()
         plan = settle(plan, records.n_records).plan
     else:
-        records, dataset = _table_of(record, data, header, memory_limit)
+        records, dataset = _table_of(record, data, asked)
         plan = record.plan
     if public and not plan.end_to_end:
         raise UsageError(
@@ -190,7 +197,7 @@ def audit(
                 plant=plant,
                 command=shlex.join(["dpkv", *sys.argv[1:]]),
                 cache=private_folder(find_workspace(), "audits") / "comparison.jsonl",
-                identity=f"{dataset} {plan.columns} {header} {plan.table}",
+                identity=f"{dataset} {plan.columns} {header} {plan.table} {plan.schema_digest}",
                 progress=bar.describe,
             )
         )
@@ -224,11 +231,10 @@ def _release_of(subject: Path | None) -> tuple[ReleaseRecord | None, tuple[str, 
 
 
 def _table_of(
-    record: ReleaseRecord, data: list[Path] | None, header: bool | None, memory_limit: int
+    record: ReleaseRecord, data: list[Path] | None, asked: ReleaseOptions
 ) -> tuple[ReadTable, str]:
     """Read the table of a release as the release did; see that it is the one it was made from."""
     from dpkv.releases.inputs import FileInput
-    from dpkv.tables.facts import Dialect, TableFacts
     from dpkv.tables.labels import column_names
 
     kept = newest_calibration(find_workspace()) if not data else None
@@ -238,21 +244,22 @@ def _table_of(
         if calibration is None or calibration.data_file is None:
             raise UsageError("give the table of the release by --data.")
         table, header = Path(calibration.data_file), calibration.header
+        asked = replace(
+            asked,
+            header=header,
+            schema=None if calibration.schema_file is None else Path(calibration.schema_file),
+            encoding=calibration.encoding,
+            decimal=calibration.decimal,
+        )
         if not {column.name for column in record.plan.table} <= set(column_names(table, header)):
             raise UsageError(_OTHER_COLUMNS)
         if charged not in (None, calibration.data_fingerprint):
             raise UsageError(_OTHER_TABLE)  # before a cell of it is complained of
         data = [table]
-    facts = TableFacts(
-        tuple(column.column for column in record.plan.table),
-        person=record.plan.unit.person_column,
-        weight=record.plan.unit.weight_facts,
-        dialect=Dialect(header=header),
-    )
     source = FileInput(
         data,
-        facts,
-        memory_limit=options.memory_bytes(memory_limit),
+        _facts_of(record, data, asked),
+        memory_limit=options.memory_bytes(asked.memory_limit),
         workspace=find_workspace(),
     )
     source.check()
@@ -265,6 +272,40 @@ def _table_of(
     if record.n_records not in (None, records.n_records):
         raise UsageError("the release has another number of records: give its table by --data.")
     return records, dataset
+
+
+def _facts_of(record: ReleaseRecord, data: list[Path], asked: ReleaseOptions) -> TableFacts:
+    """Return what the release took the table for; the schema that it names says the rest."""
+    from dpkv.tables.described import facts_by, schema_of
+
+    plan = record.plan
+    schema = (
+        None
+        if plan.schema_digest is None
+        else schema_of(asked.schema, data[0] if len(data) == 1 else None)
+    )
+    if plan.schema_digest != (None if schema is None else schema.digest):
+        found = "there is none beside the table" if schema is None else "this is another one"
+        raise UsageError(f"the release was made by a schema, and {found}: give that by --schema.")
+    names = [facts.name for facts in plan.table]
+    facts = facts_by(
+        schema,
+        columns=names,
+        header=asked.header,
+        person=plan.unit.person_column,
+        encoding=asked.encoding,
+        decimal=asked.decimal,
+    )
+    spelled = {column.name: column.booleans for column in facts.used}
+    return replace(
+        facts,
+        columns=tuple(
+            replace(one.column, booleans=spelled[one.name] if one.truth_values else None)
+            for one in plan.table
+        ),
+        person=plan.unit.person_column,
+        weight=plan.unit.weight_facts,
+    )
 
 
 def _charged_dataset(record: ReleaseRecord) -> str | None:

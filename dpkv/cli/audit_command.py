@@ -41,7 +41,12 @@ ClaimText = Annotated[
     str | None, _option(help="What it claims: eps=1,delta=1e-6,neighbours=add-remove, or mu=1,...")
 ]
 Schema = Annotated[
-    Path | None, _option(help="Its columns: a Frictionless Table Schema with bounds or levels.")
+    Path | None,
+    typer.Option(
+        help="The table's public facts (default: data.schema.json beside data.csv, where there is "
+        "one); with --command, the columns of its tables, with bounds or levels.",
+        show_default=False,
+    ),
 ]
 BudgetText = Annotated[
     str | None, _option(help="How much is tried: minutes (10m, the default) or runs (50000).")
@@ -83,8 +88,8 @@ class CommandAudit:
 
     @property
     def says_anything(self) -> bool:
-        """Whether an option of these was given."""
-        own = [getattr(self, field.name) for field in fields(self)[1:-3]]
+        """Whether an option was given that no table has."""
+        own = [getattr(self, one.name) for one in fields(self)[1:-3] if one.name != "schema"]
         return self.with_time or any(value is not None for value in own if value is not False)
 
 
@@ -101,7 +106,7 @@ def audit_command(wanted: CommandAudit) -> None:
     from dpkv.validation import whole_number
 
     if wanted.command is None:
-        raise UsageError("--claim, --schema and what goes with them need --command.")
+        raise UsageError("--claim and what goes with it need --command.")
     if wanted.claim is None or wanted.schema is None:
         raise UsageError(
             "--command needs --claim, such as eps=1,neighbours=add-remove, and --schema, the "

@@ -106,8 +106,13 @@ def set_budget(
     ] = None,
     unit: Annotated[
         str | None,
-        typer.Option(help="row or person (default: the account's, or row).", show_default=False),
+        typer.Option(
+            help="row or person (default: what the schema beside the table says, or the account's, "
+            "or row).",
+            show_default=False,
+        ),
     ] = None,
+    schema: options.SchemaFile = None,
     prices: Annotated[
         str,
         typer.Option(
@@ -134,6 +139,7 @@ def set_budget(
     one_of("--prices", prices, ("adaptive", "fixed"))
     ledger = Ledger(find_workspace())
     dataset, label = _dataset(ledger, data)
+    person = None if unit == "row" else _person_column(data, schema)
     chain = ledger.set_budget(
         dataset=dataset,
         label=label,
@@ -141,7 +147,8 @@ def set_budget(
         delta=chance,
         rho=zcdp,
         neighbours=neighbours,
-        unit=unit,
+        unit=unit if person is None else "person",
+        person=person,
         fixed_prices=prices == "fixed",
     ).chain
     account = chain.account(dataset)
@@ -251,6 +258,15 @@ def move(
     output.say(f"{len(chain)} entries of {source.place} are in {chain.place}, chain unbroken")
     if to == "sqlite":
         output.note("unset DPKV_LEDGER, or remove it from your settings: the ledger is here again.")
+
+
+def _person_column(data: str, schema: Path | None) -> str | None:
+    """Return the column that the table's schema says names persons, if it has one."""
+    from dpkv.tables.described import schema_of
+
+    path = Path(data)
+    found = schema_of(schema, path if path.is_file() else None)
+    return None if found is None else found.person
 
 
 def _dataset(ledger: Ledger, data: str) -> tuple[str, str]:

@@ -178,7 +178,10 @@ def as_calibrated(
     """
     from dpkv.cli.kept_calibrations import newest_calibration
 
-    said = asked.bounds, asked.columns, asked.header, None if asked.missing == "refuse" else True
+    said = (
+        *(asked.bounds, asked.columns, asked.header, asked.schema, asked.encoding, asked.decimal),
+        None if asked.missing == "refuse" else True,
+    )
     kept = newest_calibration(find_workspace())
     if kept is None or not asked.scale or any(value is not None for value in said):
         return asked, ks

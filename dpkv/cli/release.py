@@ -145,6 +145,7 @@ def _show_price(
         delta=plan.exact_delta,
         neighbours=plan.neighbours.value,
         unit=unit,
+        person=plan.unit.person_column,
         end_to_end=plan.end_to_end,
         plan_digest=plan.digest,
     )

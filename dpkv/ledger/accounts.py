@@ -25,7 +25,12 @@ _MOST_PRICES = 400
 """Of one account; further ones are rounded up to two digits."""
 _COARSE = upward(2)
 _APART = 10**6
-PROTECTED = {"row": "rows", "person": "persons"}
+_PROTECTED = {"row": "rows", "person": "persons"}
+
+
+def protected(unit: str, person: str | None) -> str:
+    """Say what a unit protects, and by which column persons are told apart."""
+    return _PROTECTED[unit] + ("" if person is None else f" by {person}")
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Account:
     neighbours: str | None = None
     """The relation of all that was charged and of the budget; None where there is neither yet."""
     unit: str | None = None
+    person: str | None = None
+    """The column that says whose rows are whose, once an entry named it."""
     nano_budget: int | None = None
     """Billionths of the newest budget's eps; None where there is no budget in eps."""
     atto_budget: int = 0
@@ -63,6 +70,7 @@ class Account:
             label=entry.label,
             neighbours=entry.neighbours or self.neighbours,
             unit=entry.unit or self.unit,
+            person=entry.person or self.person,
         )
         if entry.kind == "charge":
             return known._charged(entry)
@@ -135,7 +143,7 @@ class Account:
     def protects(self) -> str:
         """The relation and the unit, in words."""
         relation = self.neighbours or "replace-one"
-        return f"{relation}, {PROTECTED[self.unit or 'row']}"
+        return f"{relation}, {protected(self.unit or 'row', self.person)}"
 
     def composed(self, delta: Decimal) -> Composed:
         """Return the smallest figure for what was spent, at a delta, if prices were fixed."""
@@ -198,8 +206,8 @@ class Account:
         counted = self.nano_counted
         return counted is not None and counted <= self.nano_budget + room
 
-    def check_promise(self, neighbours: str, unit: str) -> None:
-        """Refuse another relation or unit than the account's."""
+    def check_promise(self, neighbours: str, unit: str, person: str | None = None) -> None:
+        """Refuse another relation or unit than the account's: persons of another column, too."""
         if self.neighbours not in (None, neighbours):
             raise UsageError(
                 f"{_called(self)} is for {self.neighbours} neighbours, and {neighbours} ones do "
@@ -207,16 +215,17 @@ class Account:
                 "which an add-remove promise keeps private): ask with --neighbours "
                 f"{self.neighbours}, or decide on a budget of its own under another --dataset."
             )
-        if self.unit not in (None, unit):
+        others = None not in (self.person, person) and self.person != person
+        if self.unit not in (None, unit) or others:
             raise UsageError(
-                f"{_called(self)} protects {PROTECTED[self.unit or 'row']}, and what protects "
-                f"{PROTECTED[unit]} does not add up with it: release for the same unit, or decide "
-                "on a budget of its own under another --dataset."
+                f"{_called(self)} protects {protected(self.unit or 'row', self.person)}, and what "
+                f"protects {protected(unit, person)} does not add up with it: release for the same "
+                "unit, or decide on a budget of its own under another --dataset."
             )
 
     def check_affordable(self, wanted: Entry) -> None:
         """Refuse a charge of another promise, or of more than is left."""
-        self.check_promise(wanted.neighbours or "replace-one", wanted.unit or "row")
+        self.check_promise(wanted.neighbours or "replace-one", wanted.unit or "row", wanted.person)
         after = self.with_entry(wanted)
         if self.rho_budget is not None:
             self._check_rho(after)

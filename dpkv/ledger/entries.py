@@ -77,6 +77,11 @@ class Entry:
         return found if isinstance(found, dict) else {}
 
     @property
+    def person(self) -> str | None:
+        """The column that says whose rows are whose, where persons are protected."""
+        return self.more.get("person") if self.unit == "person" else None
+
+    @property
     def delta(self) -> Decimal:
         """The delta that counts against the budget, or is the budget's."""
         return delta_of_units(self.atto_delta)
@@ -168,6 +173,13 @@ def check_promise(neighbours: str, unit: str) -> None:
     one_of("unit", unit, UNITS)
 
 
+def persons_named(unit: str, person: str | None) -> str | None:
+    """Return the column that says whose rows are whose, where persons are protected."""
+    if person is not None and unit != "person":
+        raise ParameterError("person", "left out where rows are protected", person)
+    return None if person is None else identifier("person", person)
+
+
 def identifier(parameter: str, text: str) -> str:
     """Return text that can name something, refusing what cannot be printed."""
     if not text or not text.isprintable():
@@ -209,6 +221,7 @@ def draft_charge(
     delta: Decimal = Decimal(0),
     neighbours: str,
     unit: str = "row",
+    person: str | None = None,
     end_to_end: bool,
     plan_digest: str,
     prices: Iterable[Price] = (),
@@ -228,7 +241,9 @@ def draft_charge(
         unit=unit,
         plan_digest=plan_digest,
         atto_delta=delta_charge_units(delta),
-        details=write_details(prices=write_prices(prices) or None),
+        details=write_details(
+            prices=write_prices(prices) or None, person=persons_named(unit, person)
+        ),
     )
 
 
@@ -241,6 +256,7 @@ def draft_budget(
     rho: Decimal | None = None,
     neighbours: str,
     unit: str,
+    person: str | None = None,
     fixed_prices: bool = False,
 ) -> Entry:
     """Return a budget, in eps and delta or in rho, without its place in the chain."""
@@ -257,6 +273,7 @@ def draft_budget(
         details=write_details(
             rho=None if rho is None else rho_budget_units(rho),
             prices="fixed" if fixed_prices else None,
+            person=persons_named(unit, person),
         ),
     )
 

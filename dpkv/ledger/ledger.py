@@ -53,6 +53,8 @@ class Charge(TypedDict):
     delta: NotRequired[Decimal]
     neighbours: str
     unit: NotRequired[str]
+    person: NotRequired[str | None]
+    """The column that says whose rows are whose."""
     end_to_end: bool
     plan_digest: str
     prices: NotRequired[Iterable[Price]]
@@ -302,6 +304,7 @@ class Ledger:
         rho: Decimal | None = None,
         neighbours: str | None = None,
         unit: str | None = None,
+        person: str | None = None,
         fixed_prices: bool = False,
     ) -> Written:
         """Set the budget of a data set; the newest one counts.
@@ -310,7 +313,8 @@ class Ledger:
         """
         draft_budget(  # refuses before anything is made or read
             dataset=dataset, label=label, eps=eps, delta=delta, rho=rho,
-            neighbours=neighbours or "replace-one", unit=unit or "row", fixed_prices=fixed_prices,
+            neighbours=neighbours or "replace-one", unit=unit or "row", person=person,
+            fixed_prices=fixed_prices,
         )  # fmt: skip
         with self._writing() as (session, chain):
             account = chain.account(dataset)
@@ -322,9 +326,10 @@ class Ledger:
                 rho=rho,
                 neighbours=neighbours or account.neighbours or "replace-one",
                 unit=unit or account.unit or "row",
+                person=person,
                 fixed_prices=fixed_prices,
             )
-            account.check_promise(budget.neighbours or "", budget.unit or "")
+            account.check_promise(budget.neighbours or "", budget.unit or "", budget.person)
             written = self._append(session, chain, budget)
         return self._finished(written)
 

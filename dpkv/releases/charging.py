@@ -52,7 +52,8 @@ class Charging:
         """Refuse, before anything is charged, a promise that is not the account's."""
         if not self.is_repeated:
             account = self.known.account(self.dataset)
-            account.check_promise(settled.plan.neighbours.value, settled.promise.unit)
+            person = settled.plan.unit.person_column
+            account.check_promise(settled.plan.neighbours.value, settled.promise.unit, person)
 
     def check_whole(self, settled: Settled, label: str) -> None:
         """Refuse a release that the budget has not enough left for; nothing is charged."""
@@ -93,6 +94,7 @@ class Charging:
             "delta": plan.exact_delta,
             "neighbours": plan.neighbours.value,
             "unit": settled.promise.unit,
+            "person": plan.unit.person_column,
             "end_to_end": plan.end_to_end,
             "plan_digest": plan.digest,
             "prices": prices_of(all_steps(settled.finder, settled.mechanism)),

@@ -92,10 +92,3 @@ class UnitFacts(Frozen):
             return None
         rule = Missing("ignore" if self.may_ignore else "refuse")
         return WeightColumn(self.weight_column, self.most_weight, rule)
-
-    @property
-    def account(self) -> str:
-        """What a ledger calls the unit: budgets are stated for one."""
-        if self.persons is None:
-            return "row"
-        return "person" if self.person_column is None else f"person:{self.person_column}"

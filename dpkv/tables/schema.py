@@ -188,6 +188,12 @@ class TableSchema(_Part):
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def person(self) -> str | None:
+        """The column that names persons, if there is one."""
+        field = self._one_of("person")
+        return None if field is None else field.name
+
     def named(self, name: str) -> SchemaField:
         """Return the field of a name."""
         found = next((field for field in self.fields if field.name == name), None)

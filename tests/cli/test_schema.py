@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support.run import Run, in_process, refusal
 
+from dpkv.audits.run import Job
+from dpkv.errors import UsageError
 from dpkv.paper.datasets import hospital
 
 SECRET = "31337"
@@ -73,3 +75,51 @@ def test_numbers_by_a_schema_are_calibrated_and_released(run: Run, home: Path) -
     record = json.loads((home / "release" / "release.json").read_text(encoding="utf-8"))
     assert record["columns"] == ["höhe"] and record["bounds"]["domain"]["upper"] == [4.0]
     assert record["plan"]["schema_digest"] is not None
+
+
+def test_a_budget_is_for_the_unit_of_the_schema(run: Run, home: Path) -> None:
+    (home / "v.schema.json").write_text(hospital.schema_text(), encoding="utf-8")
+    told = run("ledger", "set-budget", "v.csv", "--eps=3")
+    assert told.stdout == "v.csv: budget 3, 0 spent, 3 left (replace-one, persons by patient_id)\n"
+    asked = ("release", "v.csv", "--k=2", "--eps=1", "--mechanism=lloyd")
+    assert run(*asked).returncode == 0
+    other = ("--person=visit_date", "--columns=age", "--out=other")
+    assert "protects persons by patient_id, and what protects persons by visit_date does" in (
+        refusal(run(*asked, *other))
+    )
+    accounts = json.loads(run("ledger", "show", "--json").stdout)["accounts"]
+    assert [(a["unit"], a["person"], a["spent"]) for a in accounts] == [
+        ("person", "patient_id", "1")
+    ]
+
+
+def test_an_audit_reads_a_table_by_the_schema_of_its_release(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = {"name": "smokes", "type": "boolean", "trueValues": ["oui"], "falseValues": ["non"]}
+    number = {"name": "x", "type": "number", "constraints": {"minimum": 0, "maximum": 9}}
+    number["dpkv"] = {"missing": "fill:5"}
+    schema = {"fields": [truth, number], "missingValues": ["-9"], "dpkv": {"header": True}}
+    schema["dpkv"]["delimiter"] = ";"  # type: ignore[index]
+    text = json.dumps(schema)
+    (home / "t.schema.json").write_text(text, encoding="utf-8")
+    rows = "".join(f"{('oui', 'non')[n % 2]};{n % 10 if n % 7 else -9}\n" for n in range(120))
+    (home / "t.csv").write_text(f"smokes;x\n{rows}", encoding="utf-8")
+    assert run("release", "t.csv", "--k=2", "--eps=1", "--mechanism=lloyd").returncode == 0
+    jobs: list[Job] = []
+
+    def kept(job: Job) -> None:
+        jobs.append(job)
+        raise UsageError("enough")
+
+    monkeypatch.setattr("dpkv.audits.run.run_audit", kept)
+    asked = ("audit", "release/release.json", "--data=t.csv")
+    assert "enough" in refusal(run(*asked))
+    assert sorted(set(jobs[0].values[:, 0])) == [0.0, 1.0]
+    assert jobs[0].values[0, 1] == 5.0 and jobs[0].values.min() == 0.0
+    (home / "t.schema.json").write_text(text.replace("-9", "-8"), encoding="utf-8")
+    assert "made by a schema, and this is another one" in refusal(run(*asked))
+    (home / "t.schema.json").rename(home / "own.json")
+    assert "there is none beside the table: give that by --schema" in refusal(run(*asked))
+    (home / "own.json").write_text(text, encoding="utf-8")
+    assert "enough" in refusal(run(*asked, "--schema=own.json"))

@@ -101,7 +101,9 @@ def test_a_dry_run_prices_persons(run: Run, home: Path) -> None:
     asked = ("release", "visits.csv", *RELEASE[2:], "--person=who", "--columns=a,b")
     assert run("ledger", "set-budget", "visits.csv", "--eps=2", "--unit=person").returncode == 0
     told = run(*asked, "--dry-run").stdout
-    assert told.startswith("would charge eps 0.5 (replace-one, persons); 1.5 would be left\n")
+    assert told.startswith(
+        "would charge eps 0.5 (replace-one, persons by who); 1.5 would be left\n"
+    )
     stated = json.loads(run(*asked, "--dry-run", "--json").stdout)
     assert (stated["unit"], stated["remaining"]) == ("person", "1.5")
     done = run(*asked)

@@ -752,6 +752,19 @@ def test_a_budget_takes_relation_and_unit_of_its_account(ledger: Ledger) -> None
     assert ledger.read().account("d1").protects == "add-remove, persons"
 
 
+def test_persons_of_another_column_are_another_unit(ledger: Ledger) -> None:
+    ledger.set_budget(dataset="d1", label="patients.csv", eps=Decimal(9), unit="person")
+    for column in (None, "patient", "patient", None):
+        charge(ledger, f"r{len(ledger.read())}", unit="person", person=column)
+    account = ledger.read().account("d1")
+    assert (account.person, account.protects) == ("patient", "replace-one, persons by patient")
+    with pytest.raises(UsageError, match="by patient, and what protects persons by household"):
+        charge(ledger, "other", unit="person", person="household")
+    with pytest.raises(ParameterError, match="person must be left out"):
+        charge(ledger, "other", person="patient")
+    assert len(ledger.verify()) == 5
+
+
 # Files that are not a ledger of one's own
 
 
