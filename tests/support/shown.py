@@ -123,6 +123,7 @@ def words_of(text: str) -> list[list[str]]:
     text = re.sub(r"\b[0-9a-f]{32,64}\b", "DIGEST", text)
     text = re.sub(r"\d+ private cells", "N private cells", text)  # as many as the noise made
     text = re.sub(r"^ +\d+ +[\d,]+ .*$", "a centre", text, flags=re.MULTILINE)  # as drawn
+    text = re.sub(r"(found privately, .*?:) .*(\n {9,}.*)?", r"\1 ...", text)  # as drawn
     text = re.sub(r"^ ─+ *$", "", text, flags=re.MULTILINE)  # as wide as what was drawn
     text = re.sub(r"^(potential.*: )[\d.]+( ± [\d.]+)?", r"\1...", text, flags=re.MULTILINE)
     lines = [line.split() for line in text.splitlines() if line.strip()]

@@ -54,7 +54,7 @@ def build_site(target: Path, *settings: str) -> subprocess.CompletedProcess[str]
     """Build the site as ``make docs`` does, without a network to fetch anything from."""
     nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
     return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target),
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target),
          *settings],
         cwd=ROOT, env={**os.environ, **nowhere, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True, text=True, check=False, timeout=580,

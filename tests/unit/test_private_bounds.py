@@ -307,7 +307,8 @@ def test_golden_costs():
     assert (step.eps, step.times) == (1, 1)
     (noise,) = PrivateBounds(3, REPLACE, 6.0).noises()
     assert (noise.scale, noise.unit) == (6.0, "records")
-    assert PrivateBounds(3, REPLACE, 6.0).parameters() == {"n_features": 3, "noise_scale": 6.0}
+    stated = {"n_features": 3, "noise_scale": 6.0, "shares": 1}
+    assert PrivateBounds(3, REPLACE, 6.0).parameters() == stated
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])

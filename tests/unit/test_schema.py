@@ -250,7 +250,7 @@ def test_shares_of_every_column_add_up_to_one(mechanism: str) -> None:
     "asked",
     [{"mechanism": name} for name in ("auto", "kvariates")]
     + [{"mechanism": "kvariates", "density": "window", "lloyd_steps": n} for n in (None, 0)],
-    ids=str,
+    ids=["auto", "kvariates", "windows", "windows without steps"],
 )
 def test_theorem_a_takes_categories_where_every_row_counts(asked: dict[str, Any]) -> None:
     path = hospital_table(2000)
