@@ -15,9 +15,9 @@ only added and multiplied, so that no digits cancel: their relative error is bel
 which delta is raised. Of a step that is done often, improbable numbers of heads are left out: those
 above the rest as an infinite loss, those below as the lowest one that is kept.
 
-Google's dp-accounting convolves by Fourier transforms of which the rounding is not bounded: of four
-compositions compared with exact sums, two came out below them (by 1e-10 and 8e-10 of eps), and its
-import takes a second. So it is the second opinion of the tests, not the accountant.
+Google's dp-accounting convolves by Fourier transforms of which the rounding is not bounded: of the
+seven compositions that audits/accountants.py compares with exact sums, two come out below them (by
+1e-10 and 8e-10 of eps). So it is the second opinion of the tests, not the accountant.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from dpkv.ledger import Account, Entry
 
 SHOWN_FINGERPRINT = 8  # characters
+_BY = {"zcdp": "zCDP", "loss distribution": "privacy-loss distributions"}
 
 
 def describe_budget(account: Account) -> str:
@@ -90,19 +91,25 @@ def entry_fields(entry: Entry) -> dict[str, Any]:
     }
 
 
-def account_cells(account: Account, entries: tuple[Entry, ...], chance: Decimal) -> list[str]:
-    """Return the row of an account in the table of budgets."""
-    return [
-        account.label,
-        account.dataset[:SHOWN_FINGERPRINT],
-        account.protects,
-        _budget_told(account),
-        f"{account.spent:f}",
-        _composed_told(account, chance),
-        "-" if account.remaining is None else f"{account.remaining:f}",
-        str(_n_releases(account, entries)),
-        str(account.n_conditional),
+def account_rows(
+    account: Account, entries: tuple[Entry, ...], chance: Decimal
+) -> tuple[str, list[list[str]]]:
+    """Return the title of an account and what is to be told of it, for people."""
+    rows = [
+        ["protects", account.protects],
+        ["budget", _budget_told(account)],
+        ["releases", _releases_told(account, entries)],
+        ["plain sum", _with_delta(f"{account.spent:f}", account.delta_spent)],
+        ["composed", _composed_told(account, chance)],
+        ["counted", _counted_told(account)],
+        ["left", "" if account.remaining is None else f"{account.remaining:f}"],
     ]
+    title = f"account {account.label} ({account.dataset[:SHOWN_FINGERPRINT]})"
+    return title, [row for row in rows if row[1]]
+
+
+def _with_delta(eps: str, delta: Decimal | None) -> str:
+    return f"{eps}, delta {delta:f}" if delta else eps
 
 
 def _budget_told(account: Account) -> str:
@@ -112,9 +119,13 @@ def _budget_told(account: Account) -> str:
         return f"rho {delta_of_units(account.rho_budget):f}"
     if account.budget is None:
         return "none"
-    return f"{account.budget:f}" + (
-        f", delta {account.delta_budget}" if account.delta_budget else ""
-    )
+    told = _with_delta(f"{account.budget:f}", account.delta_budget)
+    return f"{told}, for prices fixed in advance" if account.fixed_prices else told
+
+
+def _releases_told(account: Account, entries: tuple[Entry, ...]) -> str:
+    told = str(_n_releases(account, entries))
+    return f"{told}, {account.n_conditional} not end to end" if account.n_conditional else told
 
 
 def _composed_told(account: Account, chance: Decimal) -> str:
@@ -124,8 +135,22 @@ def _composed_told(account: Account, chance: Decimal) -> str:
     delta = account.delta_budget or chance
     composed = account.composed(delta)
     if composed.way == "sum" or not composed.eps.is_finite():
-        return "-"
-    return f"{round_up(composed.eps):f} at delta {delta} ({composed.way})"
+        return ""
+    told = f"{round_up(composed.eps):f} at delta {delta:f}, by {_BY[composed.way]}"
+    return told if account.fixed_prices else f"{told}, if prices were fixed in advance"
+
+
+def _counted_told(account: Account) -> str:
+    """Say what counts against the budget, where that is not the plain sum."""
+    from dpkv.ledger.entries import delta_of_units
+
+    if account.rho_budget is not None:
+        spent = account.rho_spent
+        return "" if spent is None else f"rho {delta_of_units(spent):f}"
+    if account.budget is None or account.counted == account.spent:
+        return ""
+    told = f"{account.counted:f}"
+    return told if account.fixed_prices else f"{told}, by the privacy filter for zCDP"
 
 
 def entry_cells(entry: Entry) -> list[str]:

@@ -10,8 +10,8 @@ import typer
 from dpkv.cli import options, output
 from dpkv.cli.accounts import (
     SHOWN_FINGERPRINT,
-    account_cells,
     account_fields,
+    account_rows,
     describe_budget,
     entry_cells,
     entry_fields,
@@ -63,14 +63,8 @@ def show(
     if not entries:
         output.say(_EMPTY)
         return
-    output.print_table(
-        "budgets",
-        [
-            "data", "fingerprint", "protects", "budget", "plain sum", "composed", "left",
-            "releases", "not end to end",
-        ],
-        [account_cells(account, entries, chance) for account in accounts],
-    )  # fmt: skip
+    for account in accounts:
+        output.print_facts(*account_rows(account, entries, chance))
     output.print_table(
         "entries",
         ["entry", "when (UTC)", "what", "data", "eps"],

@@ -128,42 +128,44 @@ def _show_price(
     """Say what a release would charge, and what it would leave; refuse it as the release would.
 
     Nothing is written, and of the table nothing is read but its header and, where its account goes
-    by its contents, the bytes that are hashed. A mechanism's steps may compose to less than this.
+    by its contents, the bytes that are hashed.
     """
-    from dpkv.ledger.entries import draft_charge
+    from dpkv.releases.dry_run import price_ahead
 
-    plan = job.preparation.plan
-    unit = plan.weighing.unit.kind
     account = job.find_account(account)
-    known = ledger.read()
-    repeated = known.find(name) is not None
-    wanted = draft_charge(
-        release_id=name,
-        dataset=account,
+    found = price_ahead(
+        job.preparation.plan,
+        ledger.read(),
+        account=account,
         label=job.source.label,
-        eps=plan.exact_eps,
-        delta=plan.exact_delta,
-        neighbours=plan.neighbours.value,
-        unit=unit,
-        person=plan.unit.person_column,
-        end_to_end=plan.end_to_end,
-        plan_digest=plan.digest,
+        release_id=name,
     )
-    before = known.account(account)
-    if not repeated:
-        before.check_affordable(wanted)
-    after = before if repeated else before.with_entry(wanted)
-    left = None if after.remaining is None else f"{after.remaining:f}"
-    facts = {"eps": "0" if repeated else plan.eps, "delta": "0" if repeated else plan.delta}
+    left = "" if found.remaining is None else f"{found.remaining:f}"
     if as_json:
-        promise = {"neighbours": plan.neighbours.value, "unit": unit}
-        answer = {"kind": "price", **facts, **promise, "account": account, "remaining": left}
+        answer = {
+            "kind": "price",
+            "eps": found.eps,
+            "delta": found.delta,
+            "neighbours": found.account.neighbours,
+            "unit": found.account.unit,
+            "account": account,
+            "remaining": left or None,
+            "remaining_is": found.remaining_is,
+        }
         output.print_json({"schema_version": 1, **answer})
         return
-    beyond = f", delta {facts['delta']}" if facts["delta"] != "0" else ""
-    told = "no budget is set" if left is None else f"{left} would be left"
-    output.say(f"would charge eps {facts['eps']}{beyond} ({after.protects}); {told}")
-    output.say(f"account {account} of {ledger.place}; nothing was read, charged or written")
+    beyond = f", delta {found.delta}" if found.delta != "0" else ""
+    told = {
+        "no budget": "no budget is set",
+        "exact": f"{left} would be left",
+        "at least": f"at least {left} would be left",
+        "unknown": "what the budget has left then follows from the prices of its steps, and these "
+        "from the number of records, which was not read",
+    }[found.remaining_is]
+    output.say(f"would charge eps {found.eps}{beyond} ({found.account.protects}); {told}")
+    output.say(
+        f"account {account} of {ledger.place}; no record was read, nothing charged or written"
+    )
 
 
 @contextlib.contextmanager

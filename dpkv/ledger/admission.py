@@ -36,7 +36,7 @@ def check_admitted(entries: Iterable[Entry], place: str) -> None:
 
 def _check_promise(account: Account, entry: Entry, place: str) -> None:
     try:
-        account.check_promise(entry.neighbours or "", entry.unit or "")
+        account.check_promise(entry.neighbours or "", entry.unit or "", entry.person)
     except UsageError:
         raise BrokenLedgerError(
             f"the ledger {place} does not check out: entry {entry.number} is of another relation "

@@ -7,10 +7,13 @@ import sqlite3
 import stat
 import subprocess
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from support.run import Run, dpkv, in_process, refusal
+
+from dpkv.ledger import Ledger
 
 SECRET = "0.31337"  # stands in every table; nothing printed may show it
 RELEASE = ("release", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps")
@@ -79,6 +82,41 @@ def test_show_as_json(run: Run, home: Path) -> None:
     result = run("ledger", "show")
     assert "second (conditional)" in result.stdout
     assert "some releases are conditional on the data" in result.stderr
+
+
+FIFTY = {
+    "adaptive": ["5", "3.172903", "3.542291", "0.457708"],
+    "fixed": ["5", "3.172903", "3.172902", "0.827097"],
+}
+
+
+@pytest.mark.parametrize("prices", FIFTY)
+def test_fifty_releases_are_shown_with_their_sum_and_what_they_cost_together(
+    run: Run, home: Path, prices: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3.172902734019 is exact: tests/unit/test_composition.py works it out by binomials."""
+    asked = ("name:people", "--eps=4", "--delta=1e-6", f"--prices={prices}")
+    printed(run("ledger", "set-budget", *asked))
+    ledger = Ledger(home / ".dpkv")
+    for number in range(50):
+        ledger.charge(
+            release_id=f"r{number}", dataset="name:people", label="people", eps=Decimal("0.1"),
+            neighbours="replace-one", end_to_end=True, plan_digest="a" * 64,
+        )  # fmt: skip
+    monkeypatch.setenv("COLUMNS", "80")
+    text = printed(run("ledger", "show"))
+    account = text.partition("entries")[0].splitlines()[1:]
+    rows = dict(line.strip().split(maxsplit=1) for line in account if line.strip())
+    assert rows["protects"] == "replace-one, rows" and rows["releases"] == "50"
+    assert rows["budget"].startswith("4, delta 0.000001")
+    found = [rows["plain"].split()[-1], *(rows[name] for name in ("composed", "counted", "left"))]
+    for words, figure in zip(found, FIFTY[prices], strict=True):
+        assert words.startswith(figure)
+    assert "at delta 0.000001, by privacy-loss distributions" in rows["composed"]
+    told = shown(run)["accounts"][0]
+    assert told["spent"] == "5" and told["composed"] == {
+        "eps": "3.172903", "delta": "0.000001", "by": "loss distribution"
+    }  # fmt: skip
 
 
 def test_an_empty_ledger(run: Run, home: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from support.run import Run, in_process, refusal
 
 import dpkv
 from dpkv.settings import find_ledger_address, find_workspace
+from dpkv.tables.csvfile import CsvSource
 
 TABLE = "a,b\n0.31337,0.2\n0.5,0.5\n-0.5,-0.5\n"
 RELEASE = ("release", "t.csv", "--k=2", "--bounds=-1,1", "--eps=0.5", "--mechanism=lloyd")
@@ -93,6 +96,53 @@ def test_a_dry_run_prices_and_charges_nothing(run: Run, home: Path) -> None:
     assert "requested eps 0.5, remaining 0.3, short by 0.2" in told
     other = refusal(run(*RELEASE, "--neighbours=add-remove", "--dry-run", "--out=3"))
     assert "is for replace-one neighbours" in other
+
+
+@pytest.mark.parametrize("budget", ["eps", "rho"])
+def test_a_dry_run_knows_what_it_cannot_know(run: Run, budget: str) -> None:
+    """Beside a delta the steps decide, whose prices depend on a number that was not read."""
+
+    def set_budget(amount: str) -> None:
+        delta = ["--delta=1e-6"] if budget == "eps" else []
+        assert run("ledger", "set-budget", "t.csv", f"--{budget}={amount}", *delta).returncode == 0
+
+    def stated(*more: str) -> dict[str, str]:
+        return json.loads(run(*asked, "--dry-run", "--json", *more).stdout)
+
+    set_budget("2")
+    asked = ("release", "t.csv", "--k=2", "--bounds=-1,1", "--mechanism=synopsis", "--eps=1")
+    before, beside_a_delta = stated(), stated("--delta=1e-6")
+    assert (before["remaining"], before["remaining_is"]) == (
+        "1" if budget == "eps" else "1.5", "at least"
+    )  # fmt: skip
+    assert (beside_a_delta["remaining"], beside_a_delta["remaining_is"]) == (None, "unknown")
+    told = run(*asked, "--delta=1e-6", "--dry-run").stdout
+    assert "would charge eps 1, delta 0.000001 (replace-one, rows); what the budget has" in told
+    assert run(*asked).returncode == 0
+    account = json.loads(run("ledger", "show", "--json").stdout)["accounts"][0]
+    left = 2 - Decimal(account["rho_spent"]) if budget == "rho" else Decimal(account["remaining"])
+    assert left >= Decimal(before["remaining"])
+    set_budget("0.01")  # less than is spent: certainly refused
+    for more in ((), ("--delta=1e-6",)):
+        assert "budget refused" in refusal(run(*asked, *more, "--dry-run", "--out=2"), 4)
+
+
+def test_a_dry_run_asks_for_no_rows(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of a table whose account goes by its bytes: only those are hashed."""
+
+    def read(_: CsvSource) -> NoReturn:
+        raise RuntimeError("a row was asked for")
+
+    assert run("ledger", "set-budget", "t.csv", "--eps=2").returncode == 0
+    ledger = home / "one" / ".dpkv" / "ledger.sqlite"
+    before = ledger.read_bytes()
+    monkeypatch.setattr(CsvSource, "chunks", read)
+    for more in ((), ("--dataset=people",)):
+        done = run(*RELEASE, "--dry-run", *more)
+        assert done.returncode == 0
+        assert "no record was read, nothing charged or written" in done.stdout
+    assert ledger.read_bytes() == before
+    assert run(*RELEASE).returncode == 1, "the planted fault"
 
 
 def test_a_dry_run_prices_persons(run: Run, home: Path) -> None:

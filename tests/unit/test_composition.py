@@ -80,6 +80,18 @@ def test_a_second_library_agrees(count: int) -> None:
     assert theirs * (1 - 1e-6) <= float(found) <= 1.01 * theirs
 
 
+@pytest.mark.parametrize("count", [1, 50])
+def test_zcdp_agrees_with_opendp(count: int) -> None:
+    """dpkv's is rounded up, OpenDP's in floats: the planted fault, one step more, is far off."""
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    noise = dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), scale=10.0)
+    parts = [dp.c.make_pureDP_to_zCDP(noise)] * count
+    theirs = dp.c.make_zCDP_to_approxDP(dp.c.make_composition(parts)).map(1).epsilon(1e-6)
+    found, more = (float(eps_of_rho(Fraction(n, 200), 1e-6)) for n in (count, count + 1))
+    assert math.isclose(found, theirs, rel_tol=1e-9) and more > 1.005 * theirs
+
+
 def test_prices_without_a_common_measure_stay_within_a_percent() -> None:
     """Rounded up to a lattice, they come out between those of their neighbours."""
     prices = [(Fraction(1000 + 37 * n, 12345), 1) for n in range(60)]
