@@ -1,4 +1,4 @@
-"""The published bound, put to the test: `thmdp` on random small instances, by enumeration.
+"""The published bound, put to the test: Theorem 5 on random small instances, by enumeration.
 
 Its proof measures distances to the *picked records*, so the probability of an output is a sum over
 all m^k sequences of picks; that is done here for small m, with the exact spread and monotonicity.

@@ -169,7 +169,7 @@ class Conformance(Frozen):
 
 
 class PublishedBound(Frozen):
-    """`thmdp` on random small instances, by enumeration with distances to the picked records."""
+    """Theorem 5 on random small instances, by enumeration with distances to the picked records."""
 
     instances: int
     tightest: float

@@ -1,6 +1,6 @@
 """Sample and aggregate with smooth sensitivity (Nissim, Raskhodnikova and Smith, STOC 2007).
 
-The clustering that the paper's Table `tcomp` calls sample-aggregate, as a rival: k-means on many
+The clustering that the paper's Table 1 calls sample-aggregate, as a rival: k-means on many
 small blocks of the records, the block whose centers lie closest to those of a majority, and noise
 that follows how much the blocks agree. For replace-one neighbours, pure eps; the proof is in
 ``docs/proofs/sample-and-aggregate.md``.

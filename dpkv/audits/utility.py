@@ -2,7 +2,7 @@
 
 Potentials are means over runs, measured on the quantised records in working coordinates, and shown
 over the best potential known without privacy, and over that of certified k-variates++ (rho'_phi,
-Table `t-comp`). Intervals are Student's t on the logarithm of a mean, at 95 %: potentials are
+Table 10 (results)). Intervals are Student's t on the logarithm of a mean, at 95 %: potentials are
 positive and skewed, where it covers better than t itself or a bootstrap. The best potential counts
 as a constant.
 

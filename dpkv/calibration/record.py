@@ -33,7 +33,7 @@ class _Record(BaseModel):
 
 
 class PotentialBound(_Record):
-    """Phi of `thdp1`; the bound on the expected potential is (2 + log k) times it."""
+    """Phi of Theorem 7; the bound on the expected potential is (2 + log k) times it."""
 
     printed: float
     dimension_aware: float
@@ -46,7 +46,7 @@ class PublishedNoise(_Record):
     sigma: float | None
     note: str
     likelihood_ratio: float | None
-    """`thmdp`'s bound at this noise; at most e^eps by construction."""
+    """Theorem 5's bound at this noise; at most e^eps by construction."""
     phi: PotentialBound | None
     label: str = LABEL
 
@@ -98,7 +98,7 @@ class LaplaceNoise(_Record):
 
 
 class SublinearNoiseRegime(_Record):
-    """`thlabf` at its most favourable: a uniform density and failure probability one half."""
+    """Theorem 6 at its most favourable: a uniform density and failure probability one half."""
 
     largest_k: int
     applies: bool

@@ -1,4 +1,4 @@
-"""Rivals of dk-means++ over the same nodes: k-means|| and distributed coresets (Table `tcomp`).
+"""Rivals of dk-means++ over the same nodes: k-means|| and distributed coresets (Table 1).
 
 Both send far more than k records to the coordinator, which then clusters what it got.
 """

@@ -1,7 +1,7 @@
 """Algorithm 0 over nodes: dk-means++, protected and private, and k-means++ of a divided table.
 
 All three are ``seeding_rounds``, the one seeding loop, with nodes behind the picks and draws
-(Table `tabT1`): identity probes, and as densities a uniform record of the picked record's shard
+(Table 3): identity probes, and as densities a uniform record of the picked record's shard
 (protected), the same through noise (private), or the picked record itself (k-means++).
 
 A round picks a node in proportion to D_t(A_i). Instead of having every node send its newest sum

@@ -18,6 +18,7 @@ from dpkv.noise import SeededEntropy
 from dpkv.seeding.approximation_guarantees import dk_private_guarantee, dk_protected_guarantee
 from dpkv.seeding.potentials import LloydResult
 from dpkv.seeding.trials import Found, Trials
+from dpkv.theorems import DISTRIBUTED
 from dpkv.types import Floats, Progress
 
 
@@ -87,7 +88,7 @@ def private_problem(
 
 
 def noise_variance(plan: PrivatePlan, domain: Domain) -> float:
-    """Return what the noise adds to phi_var of `thDKM`, in working coordinates.
+    """Return what the noise adds to phi_var of Theorem 2, in working coordinates.
 
     The rest of phi_var is phi_s^F, since the noise is added to a uniform record of the shard.
     """
@@ -103,11 +104,12 @@ def _tell_shared(found: SharedSeeding) -> Found:
 
 
 def peer_guarantee(problem: PeerProblem, trials: Trials, spread: float) -> dict[str, Any]:
-    """Return what `thDKM` promises, the optimum estimated by Lloyd's runs."""
+    """Return what Theorem 2 promises, the optimum estimated by Lloyd's runs."""
     n_clusters, optimum = trials.n_clusters, trials.best.potential
     if problem.plan is None or problem.domain is None:
         value = dk_protected_guarantee(n_clusters, optimum, spread)
     else:
         variance = spread + noise_variance(problem.plan, problem.domain)
         value = dk_private_guarantee(n_clusters, optimum, spread, variance)
-    return {"value": value, "of": "thDKM, with the optimum estimated by Lloyd's iterations"}
+    of = f"{DISTRIBUTED}, with the optimum estimated by Lloyd's iterations"
+    return {"value": value, "of": of}

@@ -95,7 +95,7 @@ class Peers:
         return lloyd_iterations(self.clusters, start, progress=progress)
 
     def spread(self) -> float:
-        """Return phi_s^F, the spread of the Forgy nodes (`thDKM`)."""
+        """Return phi_s^F, the spread of the Forgy nodes (Theorem 2, distributed seeding)."""
         return float(sum(self.ask_all(Spread())))
 
 

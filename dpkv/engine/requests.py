@@ -205,7 +205,7 @@ class ExactClusterSums:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """The shard's part of phi_s^F (`thDKM`)."""
+    """The shard's part of phi_s^F (Theorem 2, distributed seeding)."""
 
     def answer(self, node: Node) -> float:
         """Return the summed squared distances to the shard's own mean."""

@@ -1,4 +1,4 @@
-"""Table `tcomp`, row by row: formulas, and their values for whatever numbers are known."""
+"""Table 1 (comparison), row by row: formulas, and their values for whatever numbers are known."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from dpkv.paper import comparison_formulas as formulas
 from dpkv.seeding import approximation_guarantees as guarantees
+from dpkv.theorems import DISTRIBUTED, EXPECTED_POTENTIAL, MINIBATCHES, STREAMS
 
 Formula = Callable[..., float]
 
@@ -79,7 +80,7 @@ class ApproximationGuarantee:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A row of Table `tcomp`."""
+    """A row of Table 1 (comparison)."""
 
     label: str
     rival: str
@@ -96,40 +97,40 @@ class Comparison:
 GUARANTEES = (
     ApproximationGuarantee(
         "k-means++",
-        "thmain",
+        EXPECTED_POTENTIAL,
         WrittenFormula("(2+log k) 8 phi_opt", guarantees.kmeans_plusplus_guarantee),
     ),
     ApproximationGuarantee(
         "dk-means++, protected",
-        "thDKM",
+        DISTRIBUTED,
         WrittenFormula("(2+log k) (10 phi_opt + 6 phi_s^F)", guarantees.dk_protected_guarantee),
     ),
     ApproximationGuarantee(
         "dk-means++, private",
-        "thDKM",
+        DISTRIBUTED,
         WrittenFormula(
             "(2+log k) (10 phi_opt + 4 phi_s^F + 2 phi_var)", guarantees.dk_private_guarantee
         ),
     ),
     ApproximationGuarantee(
         "sk-means++, as proved",
-        "thSKM",
+        STREAMS,
         WrittenFormula("(2+log k) ((10+4 eta) phi_opt + 4 phi_s^probe)", guarantees.sk_guarantee),
     ),
     ApproximationGuarantee(
         "sk-means++, as printed",
-        "thSKM",
+        STREAMS,
         WrittenFormula(
             "(2+log k) ((8+4 eta) phi_opt + 2 phi_s^probe)", guarantees.printed_sk_guarantee
         ),
     ),
     ApproximationGuarantee(
         "ok-means++",
-        "thOKM",
+        MINIBATCHES,
         WrittenFormula("(2+log k) (4 + 32/varsigma^2) phi_opt", guarantees.ok_guarantee),
     ),
 )
-"""What follows from `thmain`."""
+"""What follows from Theorem 1 (expected potential)."""
 
 _DK_MESSAGES = WrittenFormula("O(n^2 k)", formulas.dk_communication, order=True)
 _DK_POINTS = WrittenFormula("k", formulas.dk_points_shared)
@@ -264,4 +265,4 @@ COMPARISONS = (
         _KV_ORDER,
     ),
 )
-"""The rows of Table `tcomp`, in its order."""
+"""The rows of Table 1 (comparison), in its order."""

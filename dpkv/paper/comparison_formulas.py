@@ -1,4 +1,4 @@
-"""The formulas of Table `tcomp`, a function each.
+"""The formulas of Table 1 (comparison), a function each.
 
 Those that the table gives as O(.) or Omega(.) are evaluated with constant 1 and no lower terms:
 they are orders of magnitude, not bounds. Logarithms are natural.

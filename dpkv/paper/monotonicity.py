@@ -1,4 +1,4 @@
-"""delta_s-monotonicity (Definition `defmon`): how far one more center can lower the potential.
+"""delta_s-monotonicity (the paper's Definition 3): how far one more center can lower the potential.
 
 It is the maximum of phi(N) / phi(N + x) - 1 over sets N of 1 to k - 1 records and means x of
 N-packed sets. The point x that lowers phi most is the mean of the records it wins, and those are

@@ -1,4 +1,4 @@
-"""What the paper's Table `t-comp` prints for eps~ at eps = 1, on its own data sets."""
+"""What the paper's Table 10 (results) prints for eps~ at eps = 1, on its own data sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The paper's calibration, as printed (`thmdp`, `thdp1`, `thlabf`).
+"""The paper's calibration, as printed: its Theorems 5 (likelihood ratio), 6 (likelihood ratio for
+many records) and 7 (calibrated noise).
 
 It depends on the data (spread and monotonicity are computed from them) and its proof measures
 distances to the picked records, so it is offered *as published*: conditional on the data, not an
@@ -24,7 +25,7 @@ def log_permutation_factor(n_clusters: int) -> float:
 
 @dataclass(frozen=True)
 class PublishedEpsilon:
-    """eps~ of `thdp1`, or why there is none."""
+    """eps~ of Theorem 7 (calibrated noise), or why there is none."""
 
     value: float | None
     note: str
@@ -39,7 +40,7 @@ class PublishedEpsilon:
 def published_eps_tilde(
     eps: float, n_clusters: int, spread: float, monotonicity: float
 ) -> PublishedEpsilon:
-    """Return eps~ = log((e^eps - (1+dw)^(k-1)) / (f(k) dw (1+ds)^(k-1))) (eq. `defepsilont`).
+    """Return eps~ = log((e^eps - (1+dw)^(k-1)) / (f(k) dw (1+ds)^(k-1))).
 
     Worked in logarithms, so that large k, eps or spreads do not overflow.
     """
@@ -69,7 +70,7 @@ def _log_price(n_clusters: int, spread: float, monotonicity: float) -> float:
 def likelihood_ratio_bound(
     n_clusters: int, spread: float, monotonicity: float, log_density_ratio: float
 ) -> float:
-    """Return (1+dw)^(k-1) + f(k) dw (1+ds)^(k-1) rho(R), the bound of `thmdp`.
+    """Return (1+dw)^(k-1) + f(k) dw (1+ds)^(k-1) rho(R), the bound of Theorem 5 (likelihood ratio).
 
     rho(R) is given by its logarithm; the result is infinite where it exceeds every float.
     """
@@ -83,7 +84,7 @@ def _exp(value: float) -> float:
 
 
 def sigma_kvariates(diam1: float, eps_tilde: float) -> float:
-    """Return sigma_1 = 2 sqrt(2) R / eps~ of `thdp1`; the L1 diameter is the paper's 2 R."""
+    """Return sigma_1 = 2 sqrt(2) R / eps~ of Theorem 7; the L1 diameter is the paper's 2 R."""
     return math.sqrt(2.0) * diam1 / eps_tilde
 
 
@@ -94,12 +95,12 @@ def sigma_laplace(diam1: float, n_clusters: int, eps: float) -> float:
 
 @dataclass(frozen=True)
 class PotentialBounds:
-    """The two readings of Phi in `thdp1`; the bound on E[phi] is (2 + log k) times either."""
+    """The two readings of Phi in Theorem 7; the bound on E[phi] is (2 + log k) times either."""
 
     printed: float
     """8 (phi_opt + m R^2 / eps~^2): as printed, which forgets a factor 2 and the dimension."""
     dimension_aware: float
-    """8 phi_opt + 2 m d sigma^2: what `thmain` gives for d independent Laplace variables."""
+    """8 phi_opt + 2 m d sigma^2: what Theorem 1 gives for d independent Laplace variables."""
 
 
 def potential_bounds(
@@ -113,7 +114,7 @@ def potential_bounds(
 
 @dataclass(frozen=True)
 class SublinearRegime:
-    """Where `thlabf` applies, at its most favourable: a uniform density and delta near 1/2."""
+    """Where Theorem 6 applies, at its most favourable: a uniform density and delta near 1/2."""
 
     largest_k: int
     applies: bool
@@ -132,7 +133,7 @@ def sublinear_regime(
     density_ratio: float = 1.0,
     failure_probability: float = 0.5,
 ) -> SublinearRegime:
-    """Return `thlabf`'s largest k, delta^2 sqrt(m) / (4 rho_D), and its g at noise eps~.
+    """Return Theorem 6's largest k, delta^2 sqrt(m) / (4 rho_D), and its g at noise eps~.
 
     rho(2R) of product-Laplace noise calibrated to eps~ is exp(2 eps~).
     """

@@ -1,4 +1,4 @@
-"""delta_w-spread (Definition `defspread`): R^2 over the least potential that can remain.
+"""delta_w-spread (Definition 2 of the paper): R^2 over the least potential that can remain.
 
 The least is over all sets N of k - 1 records and one record taken away. Three methods:
 

@@ -76,7 +76,7 @@ def kvariates(
     first_weight : weights of the records in round 1 alone, for instances that open differently
         (dk-means++ opens with a uniform node, sk-means++ with a uniform summary point).
     reference : "released" measures distances to the released centers, as Algorithm 0 is written;
-        "picked" measures them to the picked records, as the proof of `thmdp` does.
+        "picked" measures them to the picked records, as the proof of Theorem 5 does.
     gamma : additive smoothing of Theorem A; needs ``domain``. Infinity makes every round like the
         first, which is Forgy's seeding.
     domain : the domain, in the data's coordinates; centers are clipped to it before distances

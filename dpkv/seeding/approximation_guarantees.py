@@ -1,4 +1,4 @@
-"""What the paper promises of the expected potential of each algorithm, as it follows from `thmain`.
+"""What the paper promises of each algorithm, as it follows from Theorem 1 (expected potential).
 
 Each guarantee is ``expected_potential_bound`` with the bias and the variance of its instance. With
 an estimated optimum, stretching or varsigma the result is an estimate of the guarantee.
@@ -20,7 +20,7 @@ def kmeans_plusplus_guarantee(n_clusters: SupportsIndex, optimum: float) -> floa
 
 
 def dk_protected_guarantee(n_clusters: SupportsIndex, optimum: float, node_spread: float) -> float:
-    """Return `thDKM`, protected: (2 + log k) (10 phi_opt + 6 phi_s^F).
+    """Return Theorem 2 (distributed seeding), protected: (2 + log k) (10 phi_opt + 6 phi_s^F).
 
     The bias is at most 2 phi_opt + 2 phi_s^F, and the variance is phi_s^F.
     """
@@ -31,7 +31,7 @@ def dk_protected_guarantee(n_clusters: SupportsIndex, optimum: float, node_sprea
 def dk_private_guarantee(
     n_clusters: SupportsIndex, optimum: float, node_spread: float, variance: float
 ) -> float:
-    """Return `thDKM`, private: (2 + log k) (10 phi_opt + 4 phi_s^F + 2 phi_var)."""
+    """Return Theorem 2, private: (2 + log k) (10 phi_opt + 4 phi_s^F + 2 phi_var)."""
     bias = _bias_of_moving(optimum, node_spread)
     return expected_potential_bound(n_clusters, optimum, bias=bias, variance=variance)
 
@@ -39,9 +39,9 @@ def dk_private_guarantee(
 def sk_guarantee(
     n_clusters: SupportsIndex, optimum: float, probe_spread: float, stretching: float
 ) -> float:
-    """Return what the proof of `thSKM` gives: (2 + log k) ((10 + 4 eta) phi_opt + 4 phi_s).
+    """Return what the proof of Theorem 3 gives: (2 + log k) ((10 + 4 eta) phi_opt + 4 phi_s).
 
-    The bias is at most 2 phi_opt + 2 phi_s^probe and counts twice in `thmain`. The theorem as
+    The bias is at most 2 phi_opt + 2 phi_s^probe and counts twice in Theorem 1. The theorem as
     printed has half of that: see ``printed_sk_guarantee``.
     """
     bias = _bias_of_moving(optimum, probe_spread)
@@ -51,7 +51,7 @@ def sk_guarantee(
 def printed_sk_guarantee(
     n_clusters: SupportsIndex, optimum: float, probe_spread: float, stretching: float
 ) -> float:
-    """Return `thSKM` as printed: (2 + log k) ((8 + 4 eta) phi_opt + 2 phi_s^probe).
+    """Return Theorem 3 (streams) as printed: (2 + log k) ((8 + 4 eta) phi_opt + 2 phi_s^probe).
 
     It takes the bias to be at most phi_opt + phi_s^probe. That holds where every point is the mean
     of the records probed to it and these share an optimal cluster, but the printed proof shows
@@ -64,7 +64,7 @@ def printed_sk_guarantee(
 
 
 def ok_guarantee(n_clusters: SupportsIndex, optimum: float, varsigma: float) -> float:
-    """Return `thOKM`: (2 + log k) (4 + 32 / varsigma^2) phi_opt.
+    """Return Theorem 4 (minibatches): (2 + log k) (4 + 32 / varsigma^2) phi_opt.
 
     The stretching is 8 / varsigma^2 - 1. A varsigma of 0 (a minibatch that misses a cluster)
     promises nothing: infinity.

@@ -1,7 +1,7 @@
-"""Local densities: what a picked record is released through (Table `tabT1`).
+"""Local densities: what a picked record is released through (Table 3, reductions).
 
 A density draws a center given the picked record, and knows the mean mu_a and the trace of the
-covariance Sigma_a at every record, which the bound of `thmain` asks for.
+covariance Sigma_a at every record, which the bound of Theorem 1 (expected potential) asks for.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Gaussian:
 
 @dataclass(frozen=True, eq=False)
 class UniformOnSubset:
-    """A uniform record of the picked record's group: protected dk-means++ (`thDKM`).
+    """A uniform record of the picked record's group: protected dk-means++ (Theorem 2).
 
     ``groups[a]`` names the group (the peer's shard) of record a.
     """

@@ -1,10 +1,10 @@
-"""ok-means++ (Algorithm `algoOKM`): one center from each minibatch, as the minibatches come.
+"""ok-means++ (Algorithm 3): one center from each minibatch, as the minibatches come.
 
-The reduction (Table `tabT1`): on the whole stream, round j probes the records of minibatch j to
+The reduction (Table 3): on the whole stream, round j probes the records of minibatch j to
 themselves and all others to their closest center, which is at distance zero, so Algorithm 0 picks
 inside minibatch j in proportion to D_t. A step here is that round: the same keeper of D_t, on the
 minibatch alone. Round 1 picks uniformly in minibatch 1 instead of the whole stream, which the proof
-of `thOKM` takes to change nothing.
+of Theorem 4 (minibatches) takes to change nothing.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class OnlineSeeding:
         return sum(self.batch_sizes)
 
     def guarantee(self, optimum: float, varsigma: float) -> float:
-        """Return what `thOKM` promises; with *estimated* arguments, an estimate of it."""
+        """Return what Theorem 4 promises; with *estimated* arguments, an estimate of it."""
         return ok_guarantee(len(self.centers), optimum, varsigma)
 
 
@@ -173,7 +173,7 @@ def _check_length(seeder: OkMeans, k: int, n_records: SupportsIndex | None) -> N
 
 @dataclass(frozen=True)
 class VarsigmaEstimate:
-    """The two conditions of `thOKM`; varsigma is the smaller of them, and at most 1."""
+    """The two conditions of Theorem 4; varsigma is the smaller of them, and at most 1."""
 
     wide: float
     """First condition: how wide the clusters are beside the diameter."""
@@ -197,7 +197,7 @@ def estimate_varsigma(
     n_sets: SupportsIndex = 100,
     rng: np.random.Generator | int | None = None,
 ) -> VarsigmaEstimate:
-    """Estimate varsigma of `thOKM` for the clusters of (estimated) optimal centers.
+    """Estimate varsigma of Theorem 4 (minibatches) for the clusters of (estimated) optimal centers.
 
     ``batches[a]`` is the minibatch, from 1, of record a. The theorem's first condition sums over
     pairs (a, a') of a cluster A. Its proof takes *ordered* pairs, whose squared distances add up to

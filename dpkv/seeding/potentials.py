@@ -1,4 +1,4 @@
-"""Potential, assignment, the noise terms of `thmain`, and its bound."""
+"""Potential, assignment, the noise terms of Theorem 1 (expected potential), and its bound."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def estimate_optimum(
 
 @dataclass(frozen=True)
 class NoiseTerms:
-    """phi_bias and phi_var of `thmain`, relative to a set of (optimal) centers."""
+    """phi_bias and phi_var of Theorem 1, relative to a set of (optimal) centers."""
 
     bias: float
     variance: float
@@ -217,7 +217,7 @@ def expected_potential_bound(
     variance: float = 0.0,
     stretching: float = 0.0,
 ) -> float:
-    """Return `thmain`'s bound on E[phi]: (2 + log k) ((6 + 4 eta) phi_opt + 2 bias + 2 variance).
+    """Return Theorem 1's bound on E[phi]: (2 + log k) ((6 + 4 eta) phi_opt + 2 bias + 2 variance).
 
     ``bias`` defaults to ``optimum``, its value for densities centred on the records. With an
     *estimated* optimum the result is an estimate of the bound, not the bound.

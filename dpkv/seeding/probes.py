@@ -1,4 +1,4 @@
-"""Probe functions: where a record is taken to be when distances are measured (Table `tabT1`)."""
+"""Probe functions: where a record is taken to be when distances are measured (Table 3)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class IdentityProbe:
 
 @dataclass(frozen=True, eq=False)
 class NearestPointProbe:
-    """Every record is probed to the nearest of ``points``, a summary: sk-means++ (`thSKM`)."""
+    """Every record is probed to the nearest of ``points``, a summary: sk-means++ (Theorem 3)."""
 
     points: Floats
     fixed: bool = True
@@ -74,9 +74,9 @@ class NearestPointProbe:
 class MinibatchProbe:
     """Records of round t's minibatch are probed to themselves, the rest to their closest center.
 
-    This is the reduction of ok-means++ (`thOKM`): outside the minibatch every distance is zero, so
-    round t picks inside minibatch t. ``batches[a]`` is the round, from 1, that record a belongs to.
-    Round 1 picks uniformly in minibatch 1.
+    This is the reduction of ok-means++ (Theorem 4, minibatches): outside the minibatch every
+    distance is zero, so round t picks inside minibatch t. ``batches[a]`` is the round, from 1, that
+    record a belongs to. Round 1 picks uniformly in minibatch 1.
     """
 
     batches: NDArray[np.integer[Any]]

@@ -23,6 +23,7 @@ from dpkv.seeding.streaming import (
 )
 from dpkv.seeding.trials import Found, Trials
 from dpkv.streams import Stream
+from dpkv.theorems import MINIBATCHES, STREAMS
 from dpkv.types import Float64s, Floats, Indices, Progress
 
 _SAMPLED = 5000
@@ -122,11 +123,11 @@ class StreamProblem:
             probe = NearestPointProbe(made.summary.points)
             eta = estimate_stretching(sample, probe, best.centers, rng=trials.seed).eta
             value = made.guarantee(best.potential, eta) if math.isfinite(eta) else math.inf
-            return _describe_estimate(value, "thSKM, as its proof gives it", "eta", eta)
+            return _describe_estimate(value, f"{STREAMS}, as its proof gives it", "eta", eta)
         batches = np.searchsorted(np.cumsum(made.batch_sizes), rows, side="right") + 1
         varsigma = estimate_varsigma(sample, batches, best.centers, rng=trials.seed).varsigma
         return _describe_estimate(
-            made.guarantee(best.potential, varsigma), "thOKM", "varsigma", varsigma
+            made.guarantee(best.potential, varsigma), MINIBATCHES, "varsigma", varsigma
         )
 
     def potential(self, centers: Floats) -> float:

@@ -1,13 +1,13 @@
-"""sk-means++ (Algorithm `algoSKM`): Algorithm 0 on the weighted points that sum a stream up.
+"""sk-means++ (Algorithm 2): Algorithm 0 on the weighted points that sum a stream up.
 
-The reduction (Table `tabT1`): on the whole stream, probe every record to the summary's point s_j
+The reduction (Table 3): on the whole stream, probe every record to the summary's point s_j
 that carries it and release it as that point. A record then has D_t(s_j), so round t releases s_j
-with probability proportional to m_j D_t(s_j), which is eq. `qw`, and Algorithm 0 on the points s_j
-with weights m_j and Dirac densities does the same without the stream.
+with probability proportional to m_j D_t(s_j), as Algorithm 2 has it, and Algorithm 0 on the points
+s_j with weights m_j and Dirac densities does the same without the stream.
 
-The algorithm as printed opens with a uniform *point* of the summary, whatever it carries; `thmain`
-is proved for a uniform *record* (q_1 = u_m), that is for an opening by weight. ``opening`` offers
-both.
+The algorithm as printed opens with a uniform *point* of the summary, whatever it carries; Theorem 1
+(expected potential) is proved for a uniform *record* (q_1 = u_m), that is for an opening by weight.
+``opening`` offers both.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StreamSeeding:
     """Rounds after the first (1-based) in which every distance was zero."""
     summary: StreamSummary
     spread: float
-    """phi_s^probe of `thSKM`, or an upper bound of it."""
+    """phi_s^probe of Theorem 3 (streams), or an upper bound of it."""
     spread_is_exact: bool
     """Whether a second pass measured the spread to the nearest points."""
     potential: float | None
@@ -55,7 +55,7 @@ class StreamSeeding:
     def guarantee(
         self, optimum: float, stretching: float = 0.0, *, as_printed: bool = False
     ) -> float:
-        """Return what `thSKM` promises of the expected potential.
+        """Return what Theorem 3 (streams) promises of the expected potential.
 
         As its proof gives it, or ``as_printed``, which is smaller. With an *estimated* optimum or
         stretching the result is an estimate of the guarantee.
@@ -81,7 +81,7 @@ def sk_means(
     source : a stream (``dpkv.tables.open_stream``), a matrix, or an iterator of rows or matrices.
     summary_points : how many points are held at most; 1000 or 20 k by default.
     builder : "facility", "reservoir" or "grid": see ``dpkv.seeding.summaries``.
-    opening : "point" opens with a uniform point, as printed; "record" by weight, as `thmain`.
+    opening : "point" opens with a uniform point, as printed; "record" by weight, as Theorem 1.
     second_pass : whether to read the stream again, for the exact spread and the potential.
     rng : a numpy Generator or a seed, for simulation. Nothing about the result is private.
     """
@@ -140,7 +140,7 @@ def stream_potentials(
 
 @dataclass(frozen=True)
 class StretchingEstimate:
-    """eta of Definition `defstretch`, from below."""
+    """eta of Definition 1 (stretching), from below."""
 
     eta: float
     """Infinite when some sampled centers stand on all that a cluster is probed to."""
@@ -158,7 +158,7 @@ def estimate_stretching(
 ) -> StretchingEstimate:
     """Estimate how much a fixed probe stretches the clusters of (estimated) optimal centers.
 
-    Definition `defstretch` separates: 1 + eta is the largest, over the clusters A, of a product:
+    Definition 1 (stretching) separates: 1 + eta is the largest, over the clusters A, of a product:
     max over a_0 of phi(probe(A); probe(a_0)) / phi(A; a_0), which is computed exactly, times
     max over C of phi(A; C) / phi(probe(A); C), over *all* sets of at most k centers. Here C runs
     over ``n_sets`` of them, half of them centers of Algorithm 0 under the probe after some round,

@@ -1,4 +1,4 @@
-"""Summaries: a stream as few weighted points, in one pass (Algorithm `algoSKM`, step 1).
+"""Summaries: a stream as few weighted points, in one pass (Algorithm 2, step 1).
 
 The paper calls such points synopses. Three builders, each of which sees a record once and holds at
 most as many points as it is allowed, and a block of records:
@@ -14,12 +14,12 @@ most as many points as it is allowed, and a block of records:
 
 The facility builder is the default. Unlike k-means# on blocks (``kmeans_sharp``) it needs neither
 the length of the stream nor a buffer of its square root, and it spends points where squared
-distance is, which is what the guarantee of `thSKM` pays for. The grid is the fastest, and cuts
+distance is, which is what the guarantee of Theorem 3 pays for. The grid is the fastest, and cuts
 space without asking where the records are.
 
 What one pass can know: it may carry a record at a point that is no longer, or never was, the
 nearest. ``spread`` is the sum of squared distances to the points that carry the records, exact up
-to rounding. It is the spread of `thSKM` for that probe, and an upper bound of the spread of the
+to rounding. It is the spread of Theorem 3 for that probe, and an upper bound of the spread of the
 nearest-point probe, which takes a second pass. The theorem's proof asks of a probe nothing else
 than its spread and stretching, so the guarantee holds with ``spread`` for the stretching of the
 probe that carries.
@@ -58,7 +58,7 @@ class StreamSummary:
     n_records: int
     spread: float
     """Sum of squared distances of the records to the points that carry them: an upper bound of
-    phi_s^probe of `thSKM`, which measures to the nearest points."""
+    phi_s^probe of Theorem 3 (streams), which measures to the nearest points."""
     builder: str
 
 

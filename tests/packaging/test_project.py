@@ -61,6 +61,28 @@ def test_the_bundled_table_is_what_the_command_makes() -> None:
     assert schema_path(visits).read_text(encoding="utf-8") == hospital.schema_text()
 
 
+LABEL = re.compile(
+    r"\bth(?:SKM|DKM|OKM|main|mdp|labf|dp1)\b|`def(?:spread|mon|stretch|epsilont|ratio1)\b"
+    r"|`(?:algo[A-Z]{2,}|f-\w+|t-(?:comp|exp)[\w-]*|tab[A-Z]\w*|tcomp|qw)`"
+)
+"""What labels of the paper's source look like, which mean nothing to a reader of the paper."""
+MAPPING = "docs/explanation/paper.md"
+
+
+def test_labels_of_the_papers_source_stand_in_one_table() -> None:
+    own = {MAPPING, "tests/packaging/test_project.py"}
+    texts = [name for name in git("ls-files").splitlines() if name.endswith((".py", ".md", ".j2"))]
+    found = {
+        name: [one.group() for one in LABEL.finditer((ROOT / name).read_text(encoding="utf-8"))]
+        for name in texts
+        if name not in own and (ROOT / name).is_file()
+    }
+    assert {name: labels for name, labels in found.items() if labels} == {}
+    mapped = {one.group().strip("`") for one in LABEL.finditer((ROOT / MAPPING).read_text())}
+    assert {"thmain", "thDKM", "thSKM", "thOKM", "thmdp", "thlabf", "thdp1"} <= mapped
+    assert {"defspread", "defmon"} <= mapped
+
+
 GUIDES = (
     "README.md",
     "CONTRIBUTING.md",

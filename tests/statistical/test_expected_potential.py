@@ -1,4 +1,4 @@
-"""The expected potential of noisy seeding stays below the bound of `thmain`.
+"""The expected potential of noisy seeding stays below the bound of Theorem 1 (expected potential).
 
 The optimum is exact (every partition is tried), and every term of the bound is worked out here. A
 claim "E[phi] <= bound" is refuted when a lower confidence limit of E[min(phi, 3 bound)] exceeds the
@@ -71,7 +71,7 @@ def bias(name: str, k: int) -> float:
     return sum(squared(mean, closest(a, centers)) for a, mean in pairs)
 
 
-def thmain(name: str, k: int, variance: float) -> float:
+def bound_of_theorem_1(name: str, k: int, variance: float) -> float:
     return (2 + math.log(k)) * (6 * OPTIMA[k][0] + 2 * bias(name, k) + 2 * variance)
 
 
@@ -96,7 +96,7 @@ def refuted(bound: float, observed: np.ndarray) -> bool:
 @pytest.mark.parametrize("name", NOISES)
 def test_expected_potential_is_within_the_bound(name: str, k: int) -> None:
     noise = NOISES[name]
-    bound = thmain(name, k, noise.variance)
+    bound = bound_of_theorem_1(name, k, noise.variance)
     terms = dpkv.noise_terms(TABLE, OPTIMA[k][1], noise.density)
     ours = dpkv.expected_potential_bound(k, OPTIMA[k][0], bias=terms.bias, variance=terms.variance)
     assert ours == pytest.approx(bound, rel=1e-12)
@@ -105,7 +105,7 @@ def test_expected_potential_is_within_the_bound(name: str, k: int) -> None:
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian"])
 def test_planted_fault_bound_without_its_variance_term(name: str) -> None:
-    assert refuted(thmain(name, 3, variance=0.0), potentials(NOISES[name].density, 3))
+    assert refuted(bound_of_theorem_1(name, 3, variance=0.0), potentials(NOISES[name].density, 3))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_planted_fault_bound_without_its_variance_term(name: str) -> None:
     [("laplace", ProductLaplace(9.0)), ("gaussian", Gaussian(np.array([3.0, 18.0])))],
 )
 def test_planted_fault_noise_louder_than_declared(name: str, louder: Any) -> None:
-    assert refuted(thmain(name, 3, NOISES[name].variance), potentials(louder, 3))
+    assert refuted(bound_of_theorem_1(name, 3, NOISES[name].variance), potentials(louder, 3))
 
 
 # -- without sampling, and against the exact expectation -------------------------------------------
@@ -137,7 +137,7 @@ def strays(observed: np.ndarray, exact: dict[float, float]) -> bool:
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_exact_expectation_through_shards(k: int) -> None:
     exact = exact_potentials(k)
-    assert sum(phi * p for phi, p in exact.items()) <= thmain(
+    assert sum(phi * p for phi, p in exact.items()) <= bound_of_theorem_1(
         "shards", k, NOISES["shards"].variance
     )
     assert not strays(potentials(NOISES["shards"].density, k, 4000), exact)

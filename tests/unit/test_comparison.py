@@ -1,4 +1,4 @@
-"""The paper's guarantees and Table `tcomp`, against the printed formulas in mpmath."""
+"""The paper's guarantees and Table 1 (comparison), against the printed formulas in mpmath."""
 
 from __future__ import annotations
 

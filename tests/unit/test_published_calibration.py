@@ -1,4 +1,4 @@
-"""The paper's calibration as printed: thdp1's eps~ and noise, thmdp's ratio, thlabf's regime."""
+"""The paper's calibration as printed: eps~ and noise, likelihood ratio, many records."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_potential_bounds_in_both_readings():
     sigma = 2 * math.sqrt(2) * radius / eps_tilde
     bounds = potential_bounds(optimum, m, d, sigma)
     assert bounds.printed == pytest.approx(8 * (optimum + m * radius**2 / eps_tilde**2))
-    # thmain with phi_bias = phi_opt and phi_var = m d sigma^2
+    # Theorem 1 (expected potential) with phi_bias = phi_opt and phi_var = m d sigma^2
     assert bounds.dimension_aware == pytest.approx(6 * optimum + 2 * optimum + 2 * m * d * sigma**2)
     assert potential_bounds(optimum, m, d, 0.0) == published_calibration.PotentialBounds(96.0, 96.0)
 

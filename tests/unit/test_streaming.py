@@ -98,7 +98,7 @@ def test_potentials_of_several_sets_in_one_pass():
 
 
 def stretch(cluster, probed, centers) -> float:
-    """The smallest eta of Definition `defstretch` for one cluster and one set of centers."""
+    """The smallest eta of Definition 1 (stretching) for one cluster and one set of centers."""
     largest = 0.0
     for i, a in enumerate(cluster):
         apart = enumeration.potential(probed, [probed[i]])

@@ -269,7 +269,7 @@ def test_a_real_table_is_divided_among_peers_around_its_records(
 
 @pytest.mark.statistical
 def test_protected_dk_means_stays_close_to_its_rivals_for_small_p() -> None:
-    """The shape of `f-par1`: within a few per cent of both rivals while few records have moved.
+    """The shape of Figure 4: within a few per cent of both rivals while few records have moved.
 
     The paper also has it below k-means|| at k = 5. The full run does not find that: on its five
     synthetic tables it is 0.1 to 1.3 % above, so nothing of the kind is asserted here.
@@ -355,7 +355,7 @@ def test_the_loss_of_round_one_is_the_exact_one_at_a_corner() -> None:
 
 
 def test_the_printed_tables_have_the_averages_of_the_papers_body() -> None:
-    """Table `t-comp-sum` is the average of Table `t-comp`; a slip of the pen would show."""
+    """Table 2 (averages) is the average of Table 10 (results); a slip of the pen would show."""
     averages = {"LifeSci": (4.5, 163.0, 0.7), "Image": (7.9, 188.5, 2.9)}
     averages["EuropeDiff"] = (13.0, 2857.1, 40.4)
     for name, (eps_tilde, forgy, gupt) in averages.items():

@@ -1,6 +1,6 @@
 """Clustering weighted points: sk-means++ seeding, Lloyd's iterations, and a search by swaps. Free.
 
-The seeding is Algorithm 0 with weights (eq. `qw`), the iterations are ``lloyd``'s: what `thSKM`
+The seeding is Algorithm 0 with weights, the iterations are ``lloyd``'s: what Theorem 3 (streams)
 speaks about. Restarts and swaps cost nothing, as the points are private already.
 """
 

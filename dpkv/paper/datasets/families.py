@@ -1,8 +1,8 @@
 """The synthetic families of the paper's experiments. Every one is a function of a seed.
 
-    hyperrectangles   clusters that are uniform in random boxes (Tables `t-exp1` to `t-exp3`)
-    peers             the same, held by peers between which records have moved (Figure `f-par1`)
-    ball              uniform in the unit ball (Figure `f-heat`)
+    hyperrectangles   clusters that are uniform in random boxes (Tables 4 to 6)
+    peers             the same, held by peers between which records have moved (Figure 4)
+    ball              uniform in the unit ball (the figure of heat maps)
     mixture           Gaussian clusters
     positive          log-normal clusters, for distortions that live on positive numbers
 

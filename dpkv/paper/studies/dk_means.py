@@ -1,9 +1,9 @@
-"""Protected dk-means++ against k-means++ and k-means|| (`f-par1`, `t-expDKM1`, `t-expDKM2`).
+"""Protected dk-means++ against k-means++ and k-means|| (Figure 4, Tables 8 and 9).
 
 Every true cluster is the data of a peer; then each record moves to another peer with probability p.
 For real tables peers are the Voronoi cells of records picked by k-means++ or at random (Forgy).
 Reported are rho_phi(H) = 100 (phi(dk-means++) - phi(H)) / phi(H) and the spread of the Forgy nodes,
-phi_s^F(p) / phi_s^F(0) (`f-spread1`).
+phi_s^F(p) / phi_s^F(0) (Figure 11).
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _rows(settings: DkMeansSettings, table: str, finished: Finished) -> Rows:
 
 
 def _rho(ours: dict[str, float], theirs: dict[str, float]) -> tuple[float, float]:
-    """Return rho_phi in per cent (eq. `defratio1`) and its standard error."""
+    """Return rho_phi in per cent and its standard error."""
     quotient = ours["mean"] / theirs["mean"]
     relative = math.hypot(ours["error"] / ours["mean"], theirs["error"] / theirs["mean"])
     return 100.0 * (quotient - 1.0), 100.0 * quotient * relative

@@ -1,4 +1,4 @@
-"""Heat maps over (m, k) on unit balls (Figure `f-heat`): k-variates++ against Forgy-DP and GUPT.
+"""The paper's heat maps over (m, k) on unit balls: k-variates++ against Forgy-DP and GUPT.
 
 Sample and aggregate, which the paper compares with in words, is in the figures beside the maps.
 

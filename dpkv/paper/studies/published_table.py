@@ -1,4 +1,4 @@
-"""Table `t-comp` and its averages, `t-comp-sum`: k-variates++ against Forgy-DP and GUPT at eps = 1.
+"""Table 10 (results) and its averages, Table 2: k-variates++ against Forgy-DP and GUPT at eps = 1.
 
 For every table and k: eps~ as printed, as the paper's formula gives it (random search, R the
 diameter or the radius; and with spread and monotonicity bounded from the safe side), as certified
@@ -64,7 +64,7 @@ PRINTED_RATIOS: dict[str, dict[int, tuple[float, float]]] = {
         8: (350, 2.0),
     },
 }
-"""rho'_phi of Forgy-DP and of GUPT, as Table `t-comp` prints them."""
+"""rho'_phi of Forgy-DP and of GUPT, as Table 10 (results) prints them."""
 PRINTED_EPS_TILDE = dict(PRINTED_AT_EPS_ONE.values())
 _EPS = 1.0  # of the printed table
 _LEAST_SHOWN = -8.0
@@ -207,7 +207,7 @@ def tabulate(settings: PublishedTableSettings, finished: Finished) -> Rows:
 
 
 def summarise(settings: PublishedTableSettings, rows: Rows) -> Summary:
-    """Return the rows, and the averages of `t-comp-sum`."""
+    """Return the rows, and the averages of Table 2 (averages)."""
     given = dict.fromkeys(row["table"] for row in rows)
     averages = [_averages(table, [r for r in rows if r["table"] == table]) for table in given]
     missing = [table for table in settings.tables if table not in given]

@@ -1,8 +1,8 @@
-"""Sublinear noise: eps~ against m (Tables `t-exp1` to `t-exp3`, `t-expDeltaWS`).
+"""Sublinear noise: eps~ against m (Tables 4 to 6 (eps~) and 7 (spread, monotonicity)).
 
 Clusters that are uniform in random boxes join a table one by one. At chosen sizes m the spread and
 the monotonicity are estimated by the paper's random search, and eps~ follows from its formula
-(eq. `defepsilont-si`) for several eps. Fitted are eps~ = a + b log m, and where m is at least
+for several eps. Fitted are eps~ = a + b log m, and where m is at least
 ``constant_from``, spread = a / m and a constant monotonicity. The certified eps~ of Theorem A,
 which needs no data, and the ceiling that no calibration can exceed are on the same axes.
 """
