@@ -180,7 +180,7 @@ def as_calibrated(
 
     said = (
         *(asked.bounds, asked.columns, asked.header, asked.schema, asked.encoding, asked.decimal),
-        None if asked.missing == "refuse" else True,
+        None if asked.missing == "refuse" else asked.missing,
     )
     kept = newest_calibration(find_workspace())
     if kept is None or not asked.scale or any(value is not None for value in said):

@@ -9,9 +9,9 @@ from typing import Unpack
 from dpkv.errors import ParameterError
 from dpkv.known_tables import name_table
 from dpkv.ledger import NAMED, Ledger
-from dpkv.releases.charging import Charging
+from dpkv.releases.charging import Charging, warn_caller
 from dpkv.releases.inputs import AnyTable, FileInput, Input, ReadTable, open_input
-from dpkv.releases.named_datasets import check_unnamed
+from dpkv.releases.named_datasets import account_of_unnamed
 from dpkv.releases.plan import Plan
 from dpkv.releases.preparation import prepare_release
 from dpkv.releases.produce import Release, carry_out, check_release_id, rehearse
@@ -54,7 +54,8 @@ def release(
     dataset : the name of the data set whose budget is charged, of your choice: all releases that
         concern the same people should bear the same. Without it a ledger knows a file by its bytes
         and an array by its exact numbers, so a part, a copy in another order or a rescaled one has
-        has its own budget. Once a name was given, data in memory with the same columns need one.
+        its own budget. A data frame is asked for a name; once one was given, frames with the same
+        columns are charged to it, and arrays need one.
     release_id : an id of your own. Asking again with it returns the same release, charged once.
     mechanism : "auto", the one of least predicted error, from public facts alone; or a name in
         ``dpkv.mechanisms.MECHANISMS``: "kvariates" is the paper's.
@@ -116,7 +117,8 @@ def release_table(
     known = ledger.prepare()
     account = source.fingerprint(ledger.workspace) if dataset is None else name_dataset(dataset)
     if dataset is None and not isinstance(source, FileInput) and known.find(name) is None:
-        check_unnamed(known, ledger.workspace, account, plan.columns)
+        own = known, ledger.workspace, account, plan.columns
+        account = account_of_unnamed(*own, warn_caller)
     charging = Charging(ledger, account, name, known, table=name_table(source.fingerprint))
     charging.point_out()
     return carry_out(settle(plan, table.n_records), table, charging)

@@ -14,7 +14,8 @@ from dpkv.releases.record import all_steps
 from dpkv.releases.settling import Settled
 
 
-def _warn(sentence: str) -> None:
+def warn_caller(sentence: str) -> None:
+    """Tell whoever releases from Python."""
     warnings.warn(f"{sentence}.", stacklevel=5)  # at the caller of dpkv.release
 
 
@@ -27,7 +28,7 @@ class Charging:
     release_id: str
     known: Chain
     """What the ledger held when it was prepared."""
-    warn: Callable[[str], None] = _warn
+    warn: Callable[[str], None] = warn_caller
     """Called before the charge with what the curator should know of it."""
     table: str | None = None
     """What the user's registry of tables calls it; None where that cannot be used."""

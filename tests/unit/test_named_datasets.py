@@ -42,15 +42,25 @@ def test_a_part_of_named_data_opens_no_account(workspace: Path) -> None:
         dpkv.release(X[:20], **ASKED)
 
 
-def test_every_kind_of_frame_is_asked(workspace: Path) -> None:
+def test_every_kind_of_frame_is_asked_once_and_remembered(workspace: Path) -> None:
     table = pd.DataFrame(X, columns=["east", "north"])
+    with pytest.warns(UserWarning, match="dataset is not named: without a name"):
+        dpkv.release(table[:20], **ASKED)
     dpkv.release(table, **ASKED, dataset="people")
     polars = pytest.importorskip("polars")
     swapped = polars.DataFrame({"north": X[:, 1], "east": X[:, 0]})
     for data in (table[:30], swapped):
-        with pytest.raises(UsageError, match="dataset must be given"):
+        with pytest.warns(UserWarning, match='charged to the data set "people", as releases'):
             dpkv.release(data, **ASKED)
-    assert accounts(workspace) == {"name:people": 1}
+    with pytest.warns(UserWarning, match='charged to the data set "people"'):
+        PrivateKMeans(2, 1.0, bounds=(-1, 1)).fit(table[:40])
+    assert accounts(workspace)["name:people"] == 4 and len(accounts(workspace)) == 2
+    dpkv.release(table[:20], **ASKED)  # has an account
+    dpkv.release(table[:30], **ASKED, dataset="others")
+    with pytest.raises(UsageError, match="dataset must be given"):
+        dpkv.release(table[:50], **ASKED)
+    with pytest.raises(UsageError, match="dataset must be given"):
+        dpkv.release(X[:50], **ASKED, columns=["east", "north"])
 
 
 def test_what_is_not_asked(workspace: Path) -> None:
