@@ -136,13 +136,13 @@ class PrivateKMeans(
 
     def fit(
         self,
-        X: ArrayLike,  # noqa: N803
+        X: ArrayLike | str | Path,  # noqa: N803
         y: object = None,  # noqa: ARG002
         *,
         person: str | Sequence[object] | None = None,
         sample_weight: str | Sequence[float] | None = None,
     ) -> Self:
-        """Release centers of ``X``. Spends ``epsilon``.
+        """Release centers of ``X``, records or the path of a table. Spends ``epsilon``.
 
         ``person`` says whose each row is, one id per row: a person then counts once, and is what
         the promise is about. ``sample_weight`` are survey weights, one per row, at most
@@ -151,6 +151,8 @@ class PrivateKMeans(
         """
         if sample_weight is not None and not isinstance(sample_weight, str):
             sample_weight = np.asarray(sample_weight).tolist()
+        if isinstance(X, (str, Path)):
+            return self._fit_file(Path(X), person, sample_weight)
         schema = schema_of(self.schema, None)
         aside = _columns_aside(person, sample_weight, schema)
         features, columns_aside = _set_aside(X, aside)
@@ -159,7 +161,30 @@ class PrivateKMeans(
             self, features, dtype=None if any_cell else _DTYPES, ensure_all_finite=not any_cell
         )
         names = getattr(self, "feature_names_in_", default_names(records.shape[1]))
-        request = Request(
+        request = self._request(schema, person, sample_weight, tuple(map(str, names)))
+        return self._released(_joined(records, names, columns_aside), request)
+
+    def _fit_file(
+        self,
+        path: Path,
+        person: str | Sequence[object] | None,
+        weight: str | Sequence[float] | None,
+    ) -> Self:
+        """Release centers of a file's table, by the schema beside it where none was given."""
+        done = self._released(path, self._request(self.schema, person, weight, None))
+        names = [facts.name for facts in done.privacy_.plan.table]
+        self.n_features_in_ = len(names)
+        self.feature_names_in_ = np.array(names, dtype=object)
+        return done
+
+    def _request(
+        self,
+        schema: TableSchema | str | Path | None,
+        person: str | Sequence[object] | None,
+        weight: str | Sequence[float] | None,
+        columns: tuple[str, ...] | None,
+    ) -> Request:
+        return Request(
             k=self.n_clusters,
             eps=self.epsilon,
             bounds=self.bounds,
@@ -177,12 +202,14 @@ class PrivateKMeans(
             person=person,
             rows_per_person=self.rows_per_person,
             one_row_per_person=self.one_row_per_person,
-            weight=sample_weight,
-            most_weight=None if sample_weight is None else self.most_weight,
-            columns=tuple(map(str, names)),
+            weight=weight,
+            most_weight=None if weight is None else self.most_weight,
+            columns=columns,
         )
+
+    def _released(self, data: Any, request: Request) -> Self:
         done = release_table(
-            _joined(records, names, columns_aside),
+            data,
             request,
             workspace=self.workspace,
             dataset=self.dataset,

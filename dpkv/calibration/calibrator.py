@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA, certify, largest_ratio, uniform_pick_ceiling
 from dpkv.calibration import record
 from dpkv.calibration.forecast import forecast
-from dpkv.domain import Domain, data_domain
+from dpkv.domain import Domain
 from dpkv.errors import ParameterError
 from dpkv.mechanisms.kvariates.windows import best_window, expected_squares
 from dpkv.paper import monotonicity, published_calibration, randomized_estimates, spread
@@ -24,10 +24,11 @@ from dpkv.paper.enclosing_ball import enclosing_radius
 from dpkv.paper.printed_figures import printed_eps_tilde
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd, potential
+from dpkv.tables.anything import AnyTable, read_any
+from dpkv.tables.schema import TableSchema
 from dpkv.types import Float64s, StageProgress
 from dpkv.validation import (
     as_generator,
-    as_records,
     cluster_count,
     non_negative,
     one_of,
@@ -69,11 +70,15 @@ class CalibrationSettings:
 
 
 def calibrate(
-    data: ArrayLike,
+    data: AnyTable,
     *,
     eps: float,
     k: SupportsIndex | Iterable[SupportsIndex] | None = None,
     domain: Domain | None = None,
+    schema: TableSchema | str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    header: bool | None = None,
+    missing: str | None = None,
     gamma: float = DEFAULT_GAMMA,
     method: str = "auto",
     n_est: int = randomized_estimates.DEFAULT_DRAWS,
@@ -85,11 +90,13 @@ def calibrate(
 
     Parameters
     ----------
-    data : (m, d) records, in the user's coordinates.
+    data : (m, d) records, in the user's coordinates; a data frame of any library; what
+        ``dpkv.read_table`` returned; or the path of a CSV or Parquet file.
     eps : the privacy parameter of a whole release of k centers, replace-one neighbours.
     k : the numbers of clusters; 2 to 10 by default.
-    domain : where records may lie. Without one, the box around the data is taken; that leaks, and
-        the record says so.
+    domain : where records may lie; by default what a schema says. Without either, the box around
+        the data is taken; that leaks, and the record says so.
+    schema, columns, header, missing : what the table holds, as ``dpkv.release`` takes them.
     gamma : smoothing of Theorem A, public.
     method : "exact", "certified" or "randomized" spread and monotonicity; "auto" is exact where the
         instance is small enough and certified otherwise. Monotonicity is exact on small instances
@@ -100,10 +107,10 @@ def calibrate(
     rng : a Generator or seed for the random searches.
     """
     settings = CalibrationSettings(eps, gamma, method, n_est, radius_convention)
-    records = as_records(data)
-    domain = data_domain(records) if domain is None else domain
-    working = np.asarray(domain.to_working(records), dtype=np.float64)
-    return calibrate_working(working, domain, settings, k=k, rng=rng, progress=progress)
+    table = read_any(data, domain, schema=schema, columns=columns, header=header, missing=missing)
+    working = np.asarray(table.values, dtype=np.float64)
+    found = calibrate_working(working, table.domain, settings, k=k, rng=rng, progress=progress)
+    return found.model_copy(update={"columns": table.columns, "header": header, "missing": missing})
 
 
 def calibrate_working(

@@ -22,6 +22,7 @@ from dpkv.tables.chunk import Chunk, Texts
 from dpkv.tables.facts import Column, TableFacts
 from dpkv.tables.naming import choose_columns, default_names, not_numeric, quoted
 from dpkv.tables.person_keys import id_texts
+from dpkv.tables.table import Table
 from dpkv.types import Float64s
 from dpkv.validation import lenient_numbers, printable_names
 
@@ -30,7 +31,12 @@ NAME = Path("the table")
 
 
 def as_frame(data: object) -> Any:
-    """Return data as narwhals sees a frame; None where they are no frame."""
+    """Return data as narwhals sees a frame; None where they are no frame.
+
+    Of a table that dpkv read, a row that counts for nothing is one of missing cells.
+    """
+    if isinstance(data, Table):
+        data = _of_table(data)
     found = nw.from_native(data, pass_through=True)
     if isinstance(found, nw.LazyFrame):
         raise TableError("the table is not computed yet: collect it, and give the result.")
@@ -40,6 +46,18 @@ def as_frame(data: object) -> Any:
         if hasattr(data, protocol):
             return nw.from_native(read(data), eager_only=True)
     return None
+
+
+def _of_table(table: Table) -> pd.DataFrame:
+    if not table.names_confirmed:
+        raise TableError(
+            "the first row of the table may be names or a record: read it with header=True or "
+            "header=False."
+        )
+    values = table.values
+    if table.counts is not None:
+        values = np.where(table.counts[:, np.newaxis], values, np.nan)
+    return pd.DataFrame(values, columns=list(table.columns), copy=False)
 
 
 def _arrow() -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpkv.domain import Bounds, Domain, data_domain
 from dpkv.errors import DomainError, ParameterError
-from dpkv.tables.facts import Missing
+from dpkv.tables.facts import Missing, TableFacts
 from dpkv.tables.store import MEMORY_LIMIT, map_rows
 from dpkv.tables.table import Source, Table, cannot_hold, load, open_table
 from dpkv.types import Floats, Progress
@@ -46,12 +46,7 @@ def prepare(
     column (``facts.Missing``). Where no column refuses such cells, none refuses the table; a file
     that is not made of rows of equally many cells still is refused.
     """
-    if any(column.missing.kind == "ignore" for column in source.facts.used):
-        raise ParameterError(
-            "missing",
-            "'refuse' or 'fill:VALUE' here: only releases have rows of no weight",
-            "ignore",
-        )
+    every_row_counts(source.facts)
     domain = domain_of(source.columns, bounds, scaled)
     table = load(source, memory_limit=memory_limit, workspace=workspace, progress=progress)
     if domain is None and data_bounds:
@@ -64,6 +59,16 @@ def prepare(
     except OSError as error:
         raise cannot_hold(workspace, source.path, error) from None
     return Prepared(table, domain, working)
+
+
+def every_row_counts(facts: TableFacts) -> None:
+    """Refuse a rule by which rows may count for nothing, where only releases know such rows."""
+    if any(column.missing.kind == "ignore" for column in facts.used):
+        raise ParameterError(
+            "missing",
+            "'refuse' or 'fill:VALUE' here: only releases have rows of no weight",
+            "ignore",
+        )
 
 
 def domain_of(

@@ -45,6 +45,8 @@ class Table:
     """The columns of the file that the coordinates come from."""
     weights: NDArray[np.int64] | None = None
     """Survey weights, in ``1 / WEIGHT_LEVELS`` of their public bound. Private."""
+    names_confirmed: bool = True
+    """Whether no record can pass for the names: it was said where they stand, or is seen."""
 
     @property
     def n_records(self) -> int:
@@ -132,12 +134,16 @@ def check_header(source: Source) -> None:
     names. Where such a cell is taken, text is as good a record as any and nothing tells it from
     names; and "there is a release" would depend on what the first record holds.
     """
-    confirmed = all(c.is_number and c.missing.kind == "refuse" for c in source.facts.used)
-    if source.header_guessed and not confirmed:
+    if not _names_confirmed(source):
         raise TableError(
             f"{source.path}: the first row may be names or a record, and nothing below it tells: "
             "say --header or --no-header."
         )
+
+
+def _names_confirmed(source: Source) -> bool:
+    strict = all(c.is_number and c.missing.kind == "refuse" for c in source.facts.used)
+    return strict or not source.header_guessed
 
 
 def _refuse_spreadsheet(path: Path) -> None:
@@ -207,6 +213,7 @@ def _table(source: Source, rows: Rows, path: Path | None, *, reused: bool = Fals
         counts=rows.counts,
         weights=rows.weights,
         used=tuple(column.name for column in source.facts.used),
+        names_confirmed=_names_confirmed(source),
     )
 
 

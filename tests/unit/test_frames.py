@@ -195,3 +195,47 @@ def test_frames_that_are_refused(frame: Any, message: str) -> None:
         dpkv.release(frame, k=1, eps=1, bounds=(0, 9))
     assert "secretcell" not in str(refusal.value)
     assert not Ledger(Path(".dpkv")).read().entries
+
+
+@pytest.mark.parametrize("kind", ["path", "table", "pandas", "polars", "pyarrow", "stream"])
+def test_every_function_takes_every_kind_of_table(tmp_path: Path, kind: str) -> None:
+    values = np.random.default_rng(0).uniform(0.1, 0.9, (90, 2))
+    frame = pd.DataFrame(values, columns=["a", "b"])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data: Any = {
+        "path": tmp_path / "t.csv",
+        "table": dpkv.read_table(tmp_path / "t.csv"),
+        "pandas": frame,
+        "polars": pl.from_pandas(frame),
+        "pyarrow": pa.table(frame),
+        "stream": Exporter(pa.table(frame)),
+    }[kind]
+    fields = [
+        {"name": name, "type": "number", "constraints": {"minimum": 0, "maximum": 1}}
+        for name in ("b", "a")
+    ]
+    schema = TableSchema.model_validate({"fields": fields})
+    asked: dict[str, Any] = {"k": 2, "eps": 1, "mechanism": "lloyd", "schema": schema}
+    rehearsed = dpkv.simulate(data, seed=0, **asked)
+    assert rehearsed.record.columns == ("b", "a")
+    exact = dpkv.simulate(values[:, ::-1], seed=0, columns=["b", "a"], **asked)
+    np.testing.assert_array_equal(rehearsed.centers, exact.centers)
+    assert dpkv.release(data, workspace=None, **asked).record.n_records == 90
+    calibrated = dpkv.calibrate(data, eps=1, k=2, schema=schema, method="randomized", n_est=20)
+    assert calibrated.columns == ("b", "a") and calibrated.domain["source"] == "given"
+    model = dpkv.PrivateKMeans(2, 1.0, mechanism="lloyd", schema=schema, workspace=None).fit(data)
+    assert set(model.feature_names_in_) == {"a", "b"}
+    assert model.predict(frame[list(model.feature_names_in_)]).shape == (90,)
+
+
+def test_a_table_whose_first_row_may_be_a_record_is_not_released(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("Ann,Bob\n" + "0.5,0.25\n" * 30, encoding="utf-8")
+    asked: dict[str, Any] = {"k": 1, "eps": 1, "bounds": (0, 1), "seed": 0}
+    table = dpkv.read_table(tmp_path / "t.csv", missing="fill:0")
+    with pytest.raises(TableError, match="names or a record"):
+        dpkv.simulate(table, **asked)
+    table = dpkv.read_table(tmp_path / "t.csv", header=False, missing="ignore")
+    with pytest.raises(TableError, match="empty, NaN or infinite"):
+        dpkv.simulate(table, **asked)
+    done = dpkv.simulate(table, **asked, missing="ignore")
+    assert done.record.n_records == 31
