@@ -1,18 +1,21 @@
-"""The wheel, built and used outside the checkout."""
+"""The wheel and the source distribution, built, installed and used outside the checkout."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+import dpkv
 from dpkv.paper.datasets.recipes import PAPER_TABLES
 from dpkv.paper.studies import NAMES as STUDIES
 
@@ -21,17 +24,27 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A source distribution of the checkout, and the wheel that is built from it."""
+    folder = tmp_path_factory.mktemp("built")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT]
     subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    (wheel,), (source,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    return {"wheel": wheel, "sdist": source}
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the bin folder of a new environment that has the wheel.
+def wheel(built: dict[str, Path]) -> Path:
+    return built["wheel"]
+
+
+@pytest.fixture(scope="module", params=["wheel", "sdist"])
+def installed(
+    request: pytest.FixtureRequest,
+    built: dict[str, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Return the bin folder of a new environment that has the wheel, or the source distribution.
 
     Its dependencies are lent by the environment of the tests: a path file adds that one's packages
     behind the new one's own, and a path file is not followed from there, so the editable checkout
@@ -43,14 +56,32 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
     lent = sysconfig.get_path("purelib")
     (packages / "lent.pth").write_text(f"{lent}\n", encoding="utf-8")
-    python = scripts / "python"
+    options = ("--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--ignore-installed")
     subprocess.run(
-        [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
+        [str(scripts / "python"), "-m", "pip", "install", *options, str(built[request.param])],
         check=True,
         capture_output=True,
         text=True,
     )
     return scripts
+
+
+def test_the_source_distribution_holds_what_a_reader_needs(built: dict[str, Path]) -> None:
+    with tarfile.open(built["sdist"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    texts = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff"}
+    assert texts | {"LICENSE", "pyproject.toml", "docs/tutorial.md"} <= names
+    assert {"dpkv/__init__.py", "datasets/clinic_patients.csv"} <= names
+    assert not [name for name in names if name.endswith((".pyc", ".nbi", ".nbc"))]
+    assert not [name for name in names if name.startswith(("shared", ".dpkv", "build"))]
+
+
+def test_the_version_is_that_of_the_changelog(built: dict[str, Path]) -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (\S+)", text, re.M)
+    assert built["wheel"].name.split("-")[1] == built["sdist"].name.split("-")[1][: -len(".tar.gz")]
+    assert built["wheel"].name.split("-")[1] == dpkv.__version__
+    assert dpkv.__version__ in versions or dpkv.__version__.endswith(".dev0")
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
