@@ -11,8 +11,7 @@ half the bounds for k = 8 and 1/10 for k = 5. "tight" mixtures are those of
 ``audits/synopsis_accuracy.py``, 1/15 for all.
 
 Shares of eps, the number of Lloyd steps and gamma were chosen on other draws of other generators
-(``docs/proofs/windows.md``): gamma from 0.01 to infinity makes no difference at eps = 1
-that 96 runs show.
+(``windows_layout.py``).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The seeding costs what Theorem A says, and gives k centers. Each step then asks 
 the records' residuals, as a synopsis does (``synopsis/refine.py``): it costs what
 ``records/questions/residuals.py`` proves, whatever the centers are. Questions are asked one after
 another, each with what was answered before in hand, and their prices add up: proof
-"theorem-a-lloyd". The number of steps, the shares of eps and gamma follow from public facts alone
-(``layout.py``).
+"theorem-a-lloyd". The number of steps follows from public facts alone (``worthwhile_steps``);
+shares of eps and gamma are constants, measured by ``audits/windows_layout.py``.
 
 A seeding may put two centers into one cluster and miss another, which Lloyd's iterations cannot
 mend. The noisy histograms show both: between steps idle centers are moved (``idle_centers.py``).
@@ -57,8 +57,9 @@ from dpkv.validation import MOST_ITERATIONS, positive_finite, whole_number
 _LARGEST_PRODUCT = 2**62  # of two norms: beyond it int64 would overflow
 LLOYD_PROOF = "theorem-a-lloyd"
 _BIAS, _SKEW, _STRETCH = 10.0, 0.2, 1.0  # as a synopsis has them in few columns
-_STEP_SHARE = 0.6  # of eps, for all steps
-_STEPS_FROM = (5.0, 2), (30.0, 4), (1500.0, 8)  # eps times the records of a cluster, and steps
+_STEP_SHARE = 0.85  # of eps, for all steps: windows lose little where they get less
+_STEPS_FROM = (5.0, 2), (30.0, 4), (3000.0, 6), (10_000.0, 8)
+"""Eps times the records of a cluster, and how many steps are worth it from there on."""
 _CUT = 0.125  # of the domain: the radius that residuals are cut to, for predictions
 _MISSED = 0.02  # squared error of a seeding that has gone wrong, on average
 _NORM_SHARE = 0.15  # of a step, for the histograms of norms
