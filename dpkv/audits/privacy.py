@@ -44,6 +44,8 @@ class Effort:
     simulated_losses: int
     alpha: float
     seed: int
+    part_runs: int | None = None
+    """Of each part of a mechanism; None is as many as a classifier has, or more."""
 
 
 def worst_case_loss(
@@ -147,7 +149,7 @@ def part_bounds(mechanism: Mechanism, eps: Decimal, effort: Effort) -> tuple[Sam
             float(claimed),
             _part_sampler(part, part.first, [effort.seed, number, 0]),
             _part_sampler(part, part.second, [effort.seed, number, 1]),
-            runs=max(effort.classifier_runs, FEWEST_PART_RUNS),
+            runs=effort.part_runs or max(effort.classifier_runs, FEWEST_PART_RUNS),
             alpha=effort.alpha,
             seed=effort.seed,
             delta=part.mechanism.delta,

@@ -342,6 +342,8 @@ def _calibration_rows(calibration: Calibration) -> tuple[CalibrationRow, ...]:
 def _utility(job: Job, calibration: Calibration) -> tuple[UtilityRow, ...]:
     if not job.utility or not job.is_of_rows:  # rivals know nothing of persons and weights
         return ()
+    if job.plant is not None:  # how accurate a faulty release is, is not asked
+        return ()
     figures = {row.k: row.published.eps_tilde for row in calibration.rows}
     return compare(
         job.values,

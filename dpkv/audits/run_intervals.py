@@ -25,9 +25,10 @@ _DOWN, _UP = (Context(prec=80, rounding=way) for way in (ROUND_FLOOR, ROUND_CEIL
 
 
 def sums_loss(exact: Callable[[Facts, Rows], list[int]]) -> Callable[..., Enclosure]:
-    """Return the loss of integers with discrete Laplace noise: rational, since normalisers cancel.
+    """Return the loss of integers with discrete noise: rational, since normalisers cancel.
 
-    It is the sum of (|answer - there| - |answer - here|) / scale.
+    For Laplace noise it is the sum of (|answer - there| - |answer - here|) / scale. For Gaussian
+    noise, whose loss is priced as rho, it is that of (here - there)^2 / (2 scale^2), in rho.
     """
 
     def loss(facts: Facts, answer: list[int], first: Rows, second: Rows) -> Enclosure:
@@ -37,7 +38,10 @@ def sums_loss(exact: Callable[[Facts, Rows], list[int]]) -> Callable[..., Enclos
             raise ValueError("an answer has another number of integers than its question")
         total = Fraction(0)
         for a, x, y, scale in zip(answer, here, there, scales, strict=True):
-            total += Fraction(abs(a - y) - abs(a - x)) / Fraction(scale)
+            if facts.get("gaussian", False):
+                total += Fraction((x - y) ** 2) / (2 * Fraction(scale) ** 2) if x != y else 0
+            else:
+                total += Fraction(abs(a - y) - abs(a - x)) / Fraction(scale)
         return _outward(total)
 
     return loss
@@ -81,7 +85,7 @@ def count_cells(facts: Facts, rows: Rows) -> list[int]:
     leaves = facts["leaves"]
     found = [0] * len(leaves)
     for point, weight in rows:
-        found[_cell_of(point, leaves)] += weight
+        found[_cell_of(_mapped(point, facts), leaves)] += weight
     return found
 
 
@@ -90,9 +94,10 @@ def sum_places(facts: Facts, rows: Rows) -> list[int]:
     leaves, reach, half = facts["leaves"], facts["reach"], facts["half"]
     found = [[0] * len(facts["leaves"][0][0]) for _ in leaves]
     for point, weight in rows:
-        number = _cell_of(point, leaves)
+        inside = _mapped(point, facts)
+        number = _cell_of(inside, leaves)
         place = []
-        for x, low, high in zip(point, *leaves[number], strict=True):
+        for x, low, high in zip(inside, *leaves[number], strict=True):
             offset = 2 * x - (low + high)
             place.append(_with_sign(abs(offset) * half // max(high - low, 1), offset))
         norm = sum(map(abs, place))
@@ -108,7 +113,7 @@ def count_norms(facts: Facts, rows: Rows) -> list[int]:
     centers, edges = facts["centers"], facts["edges"]
     found = [[0] * len(edges) for _ in centers]
     for point, weight in rows:
-        own = _nearest(point, facts["heads"])
+        own = _nearest(_mapped(point, facts), facts["heads"])
         norm = _norm(point, centers[own], squared=facts["squared"])
         found[own][sum(norm > edge for edge in edges[:-1])] += weight
     return [x for counts in found for x in counts]
@@ -119,9 +124,9 @@ def sum_residuals(facts: Facts, rows: Rows) -> list[int]:
     centers = facts["centers"]
     found = [[0] * len(centers[0]) for _ in centers]
     for point, weight in rows:
-        own = _nearest(point, facts["heads"])
+        own = _nearest(_mapped(point, facts), facts["heads"])
         radius = facts["radii"][own]
-        norm = _norm(point, centers[own], squared=False)
+        norm = _norm(point, centers[own], squared=facts.get("gaussian", False))
         for axis, (x, c) in enumerate(zip(point, centers[own], strict=True)):
             size = abs(x - c) if norm <= radius else abs(x - c) * radius // norm
             found[own][axis] += weight * _with_sign(size, x - c)
@@ -129,12 +134,26 @@ def sum_residuals(facts: Facts, rows: Rows) -> list[int]:
 
 
 def sum_of_one_block(facts: Facts, rows: Rows) -> list[int]:
-    """Return the centres of a block with one record: that record, and the middle for the rest."""
+    """Return the centres of a block of few records: each a centre, and the middle for the rest."""
     points = [list(point) for point, _ in rows]
-    if len(points) != 1:
-        raise ValueError("only a block of one record is recomputed")
-    centers = sorted([*points, *([list(facts["middle"])] * (facts["k"] - 1))])
+    if len({tuple(point) for point in points}) != len(points) or len(points) > facts["k"]:
+        raise ValueError("only a block of no more records than centres, all different, is known")
+    centers = sorted([*points, *([list(facts["middle"])] * (facts["k"] - len(points)))])
     return [x for center in centers for x in center]
+
+
+def _mapped(point: Point, facts: Facts) -> Point:
+    """Return where a point is among the cells: turned, cut to 2^-12 parts and to the box."""
+    space = facts.get("map")
+    if space is None:
+        return point
+    offsets = [x - m for x, m in zip(point, space["middle"], strict=True)]
+    turned = [
+        sum(a * x for a, x in zip(row, offsets, strict=True)) >> space["bits"]
+        for row in space["matrix"]
+    ]
+    box = zip(turned, space["lowest"], space["highest"], strict=True)
+    return [min(max(x, low), high) for x, low, high in box]
 
 
 def _nearest(point: Point, centers: Sequence[Point]) -> int:
@@ -221,13 +240,16 @@ def tree_loss(facts: Facts, answer: str, first: Rows, second: Rows) -> Enclosure
     """Return the loss of a tree: of what every test of a cell said, where the tables differ."""
     powers = Powers(facts["scale"])
     low = high = Decimal(0)
+    mapped = [
+        [(_mapped(point, facts), weight) for point, weight in rows] for rows in (first, second)
+    ]
     for digit, (lower, upper, depth) in zip(
         answer, cells_of({**facts, "splits": answer}), strict=True
     ):
         tests = depth - facts["untested"]
         if tests < 0 or tests >= facts["levels"]:
             continue
-        here, there = (_over(facts, rows, lower, upper, tests) for rows in (first, second))
+        here, there = (_over(facts, rows, lower, upper, tests) for rows in mapped)
         if here != there and lower != upper:
             ours, theirs = (_log_test(powers, over, digit == "1") for over in (here, there))
             low = _DOWN.add(low, _DOWN.subtract(ours[0], theirs[1]))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dpkv.accounting.exact import float_above
 from dpkv.audits.report.numbers import lower
 from dpkv.audits.results import (
     NOT_VOUCHED,
+    Audit,
     Conformance,
     DataLoss,
     RunLoss,
@@ -82,7 +84,8 @@ def _reasons(
         if loss.violates
     ]
     reasons += [
-        f"k = {bound.k}: runs show eps >= {lower(bound.lower_bound)}, claimed {bound.claimed_eps:g}"
+        f"k = {bound.k}: runs show eps >= {lower(bound.lower_bound)}, claimed "
+        f"{bound.claimed_eps:g} (wrong with probability at most {bound.alpha:g})"
         for bound in own
         if bound.violates
     ]
@@ -92,10 +95,34 @@ def _reasons(
         for loss in found.losses
         if largest_of(loss) > most
     ]
-    reasons += [f"{test.name}: {test.detail}" for test in found.conforming if not test.passed]
+    reasons += [
+        f"{test.name}: {test.detail} ({_by_chance(test)})"
+        for test in found.conforming
+        if not test.passed
+    ]
     if mechanism.is_proved and mechanism.cost() > plan.exact_eps:
         reasons.append(f"its steps cost {float(mechanism.cost()):.4g}, more than claimed")
     return reasons
+
+
+def tried(audit: Audit) -> str:
+    """Say what an audit tried, and how often it accuses what is sound."""
+    losses = sum(len(loss.simulated_losses) for loss in audit.data_losses)
+    parts = [
+        f"{len(audit.worst_cases) + len(audit.run_losses)} searches for the worst case",
+        f"exact losses of {losses} releases" if losses else "",
+        f"{len(audit.sampled)} sampled bounds",
+        f"{len(audit.conformance)} tests of conformance",
+    ]
+    chance = math.fsum(bound.alpha for bound in audit.sampled)
+    chance += math.fsum(test.level for test in audit.conformance)
+    said = ", ".join(part for part in parts if part)
+    return f"tried: {said}; something sound is accused with probability at most {chance:.1g}"
+
+
+def _by_chance(test: Conformance) -> str:
+    """Say how often a test fails of sound code."""
+    return f"by chance with probability {test.level:g}" if test.level else "never by chance"
 
 
 def _say_of_parts(bounds: list[SampledBound]) -> str:

@@ -33,6 +33,7 @@ from dpkv.grid import Grid
 from dpkv.records import ArrayRecords, Exchange, Program, Records
 from dpkv.records.block import Block
 from dpkv.records.questions import Question
+from dpkv.seeding.exact import heaviest_exact
 from dpkv.types import Integers
 
 ROUNDING = 1e-9
@@ -41,6 +42,8 @@ _PLACES = 32
 """Steps along the diagonal."""
 _MOST_GROUPS = 6
 _LARGEST_GROUP = 1 << 20
+_MOST_ROWS = 1 << 12
+"""Of a group whose records are too heavy for one row."""
 
 ProgramFor = Callable[[int], Program[Any]]
 """From the number of records, which a mechanism may use where it is public, to the mechanism."""
@@ -105,16 +108,23 @@ class CompactTable:
     points: Integers
     counts: NDArray[np.int64]
 
-    def records(self, shares: int) -> CompactRecords:
-        """Return what questions are asked of; a record weighs so many shares."""
-        return CompactRecords(self, shares)
+    def records(self, shares: int, heaviest: int = 1 << 62) -> CompactRecords:
+        """Return what questions are asked of; a record weighs so many shares.
+
+        No row weighs more than ``heaviest``, unless a single record does.
+        """
+        return CompactRecords(self, shares, max(1, heaviest // shares))
 
 
 class CompactRecords(ArrayRecords):
-    """Equal records as one row that weighs as much as all of them."""
+    """Equal records as few rows that weigh as much as all of them."""
 
-    def __init__(self, table: CompactTable, shares: int) -> None:
-        super().__init__(table.points, table.counts * shares)
+    def __init__(self, table: CompactTable, shares: int, most: int) -> None:
+        pieces = np.maximum(-(-table.counts // most), 1)
+        counts = np.repeat(np.minimum(table.counts, most), pieces)
+        ends = pieces.cumsum() - 1
+        counts[ends] = table.counts - (pieces - 1) * most
+        super().__init__(np.repeat(table.points, pieces, axis=0), counts * shares)
         self._table, self._shares = table, shares
 
     @property
@@ -197,13 +207,15 @@ def run_scene(
 ) -> FoundLoss | None:
     """Return what a run loses between a scene's two tables; None where it cannot be run there."""
     program = program_for(scene.n_records)
+    shares, heaviest = program.unit.shares * weight, heaviest_exact(program.grid.diam2_squared)
+    if program.n_records_needed is None:
+        scene = _thinned(scene, _MOST_ROWS * max(1, heaviest // shares))
     first, second = _tables(program.grid, program.neighbours, scene)
     if removed:
         first, second = second, first
     if not first.counts.sum() or not second.counts.sum():
         return None
-    shares = program.unit.shares * weight
-    records = first.records(shares), second.records(shares)
+    records = first.records(shares, heaviest), second.records(shares, heaviest)
     ask = Adversary(program, *records, coins)
     broke = None
     try:
@@ -289,6 +301,11 @@ def _change(scene: Scene, rng: np.random.Generator) -> Scene:
         return replace(scene, new=int(rng.integers(_PLACES + 1)))
     added = int(rng.integers(_PLACES + 1)), int(10 ** rng.uniform(0, 4))
     return replace(scene, groups=(*groups, added)[-_MOST_GROUPS:])
+
+
+def _thinned(scene: Scene, most: int) -> Scene:
+    """Return the scene with so many records a group at most."""
+    return replace(scene, groups=tuple((place, min(most, count)) for place, count in scene.groups))
 
 
 def _of_size(scene: Scene, n_records: int | None) -> Scene:

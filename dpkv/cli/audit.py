@@ -361,6 +361,7 @@ def _write(found: Audited, result: Audit, folder: output.NewFolder) -> None:
 def _show(result: Audit, folder: Path) -> None:
     from dpkv.audits.report.utility import NOT_TO_CHOOSE_BY
     from dpkv.audits.results import vouched_words
+    from dpkv.audits.verdict import tried
 
     verdict = result.verdict
     rows = [
@@ -376,6 +377,8 @@ def _show(result: Audit, folder: Path) -> None:
     rows.append(["report", str(folder / "report.html")])
     output.print_facts(f"audit of {result.subject.label}", rows)
     output.say(f"{verdict.headline}.")
+    if verdict.holds:
+        output.note(f"{tried(result)}; that proves nothing, the mechanism's own proof does.")
     if result.visibility != "public":
         output.note("for the curator only: --public leaves out what depends on the data.")
     if result.utility:

@@ -103,9 +103,14 @@ class ExactDistances:
         return counts
 
 
+def heaviest_exact(diam2_squared: int) -> int:
+    """Return what a row may weigh, so that squared distances of a block cannot overflow."""
+    return LARGEST_INT64 // (kernels.BLOCK * max(1, diam2_squared))
+
+
 def check_exact(diam2_squared: int, heaviest: int) -> None:
     """Refuse a grid on which the weighted squared distances of a block could overflow."""
-    if kernels.BLOCK * diam2_squared * heaviest > LARGEST_INT64:
+    if heaviest > heaviest_exact(diam2_squared):
         raise UsageError(
             "the grid is too fine for exact sums of squared distances: use fewer columns."
         )

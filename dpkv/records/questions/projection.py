@@ -19,7 +19,8 @@ from dpkv.seeding.nearest import row_chunks
 from dpkv.simplices import Groups, ProductGrid
 from dpkv.types import Float64s, Integers
 
-_BITS = 12
+MAP_BITS = 12
+"""A map's entries are parts of 2^12."""
 _REACH = 2.0  # of a projected column, in standard deviations of a uniform point of the domain
 _SEED = 20160619
 
@@ -63,14 +64,14 @@ class PublicMap:
         # Every partial sum is a whole number below 2^53, so floats are exact in whatever order.
         assert self.matrix is not None
         centred = (points - self.middle).astype(np.float64)
-        turned = (centred @ self.matrix.T.astype(np.float64)).astype(np.int64) >> _BITS
+        turned = (centred @ self.matrix.T.astype(np.float64)).astype(np.int64) >> MAP_BITS
         return np.asarray(np.clip(turned, self.lowest, self.highest))
 
     def lift(self, mapped: Float64s) -> Float64s:
         """Return where in the domain a mapped point most likely comes from (post-processing)."""
         if self.matrix is None:
             return mapped
-        return np.asarray(self.middle + mapped @ self.matrix / 2.0**_BITS)
+        return np.asarray(self.middle + mapped @ self.matrix / 2.0**MAP_BITS)
 
 
 def public_map(grid: Grid, n_dimensions: int, *, has_means: bool = False) -> PublicMap:
@@ -84,9 +85,9 @@ def public_map(grid: Grid, n_dimensions: int, *, has_means: bool = False) -> Pub
         return PublicMap(lowest, highest, None, grid.middle, groups)
     matrix = _matrix(grid.n_features, n_dimensions)
     half = np.maximum(highest - grid.middle, grid.middle - lowest)
-    farthest = (np.abs(matrix) @ half >> _BITS) + 1
+    farthest = (np.abs(matrix) @ half >> MAP_BITS) + 1
     usual = np.sqrt((matrix.astype(np.float64) ** 2) @ half.astype(np.float64) ** 2 / 3.0)
-    reach = np.minimum(farthest, np.ceil(_REACH * usual / 2.0**_BITS).astype(np.int64))
+    reach = np.minimum(farthest, np.ceil(_REACH * usual / 2.0**MAP_BITS).astype(np.int64))
     return PublicMap(-reach, reach, matrix, grid.middle)
 
 
@@ -96,4 +97,4 @@ def _matrix(n_features: int, n_dimensions: int) -> Integers:
     rng = np.random.default_rng([_SEED, n_features, n_dimensions])
     columns, corner = np.linalg.qr(rng.standard_normal((n_features, n_dimensions)))
     rows = (columns * np.where(np.diag(corner) < 0, -1.0, 1.0)).T
-    return np.rint(rows * 2.0**_BITS).astype(np.int64)
+    return np.rint(rows * 2.0**MAP_BITS).astype(np.int64)
