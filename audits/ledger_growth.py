@@ -4,10 +4,10 @@
     python audits/ledger_growth.py --write    and keep the figures in audits/ledger_growth.json
 
 Entries are written as charges and notes are, half of each, over ten data sets, without the waits of
-single transactions. At each size the operations are done as a command does them, each from nothing
-but the files: the processor time is the median of some turns. ``charge`` is the charge that a
-release makes, ``release`` is all that a release asks of the ledger: prepare it, look for the id,
-charge, keep.
+single transactions; and in the end over as many data sets as there are charges. At each size the
+operations are done as a command does them, each from nothing but the files: the processor time is
+the median of some turns. ``charge`` is the charge that a release makes, ``release`` is all that a
+release asks of the ledger: prepare it, look for the id, charge, keep.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from dpkv.ledger.sqlite import SqliteStore
 
 SIZES = (0, 1_000, 10_000, 100_000)
 _TURNS, _DATA_SETS = 5, 10
+Figures = dict[str, float]
 
 
-def fill(workspace: Path, n_entries: int) -> None:
+def fill(workspace: Path, n_entries: int, n_data_sets: int = _DATA_SETS) -> None:
     """Append charges and notes that they are kept, until there are so many entries."""
     chain = Ledger(workspace).read()
     number, digest = len(chain), chain.digest
@@ -42,7 +43,7 @@ def fill(workspace: Path, n_entries: int) -> None:
         while number < n_entries:
             turn = number // 2
             name = {"release_id": f"filled-{turn}"}
-            plain = draft("kept", f"name:{turn % _DATA_SETS}", "filled")
+            plain = draft("kept", f"name:{turn % n_data_sets}", "filled")
             entry = replace(plain, record_digest=secrets.token_hex(32), **name)
             if number % 2 == 0:
                 entry = replace(
@@ -102,34 +103,43 @@ def measure(operation: Callable[[Path], object], workspace: Path) -> float:
     return statistics.median(times)
 
 
-def main() -> int:
-    """Print the figures, and keep them where that is wanted."""
-    parser = argparse.ArgumentParser(description="How a ledger's operations grow.")
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--write", action="store_true", help="keep them in ledger_growth.json")
-    asked = parser.parse_args()
-    figures: dict[str, dict[str, float]] = {}
+def grow(sizes: list[int], n_data_sets: int) -> tuple[dict[str, Figures], int]:
+    """Fill a ledger to those sizes; return the figures at each, and the bytes of the file."""
+    figures: dict[str, Figures] = {}
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder) / ".dpkv"
         Ledger(workspace).prepare()
-        for size in sorted(asked.sizes):
-            fill(workspace, size)
+        for size in sorted(sizes):
+            fill(workspace, size, n_data_sets)
             Ledger(workspace).verify()
             figures[str(size)] = {
                 name: round(measure(operation, workspace), 4)
                 for name, operation in OPERATIONS.items()
             }
             told = ", ".join(f"{name} {1e3 * t:.1f} ms" for name, t in figures[str(size)].items())
-            print(f"{size} entries: {told}", flush=True)
-        size_of_file = (workspace / "ledger.sqlite").stat().st_size
-    print(f"{size_of_file / max(1, *asked.sizes):.0f} bytes an entry")
+            print(f"{size} entries, {n_data_sets} data sets: {told}", flush=True)
+        return figures, (workspace / "ledger.sqlite").stat().st_size
+
+
+def main() -> int:
+    """Print the figures, and keep them where that is wanted."""
+    parser = argparse.ArgumentParser(description="How a ledger's operations grow.")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
+    parser.add_argument("--write", action="store_true", help="keep them in ledger_growth.json")
+    asked = parser.parse_args()
+    most = max(asked.sizes)
+    figures, size_of_file = grow(asked.sizes, _DATA_SETS)
+    print(f"{size_of_file / max(1, most):.0f} bytes an entry")
+    many, _ = grow([most], max(1, most // 2))
     if asked.write:
         result = {
-            "schema_version": 1,
+            "schema_version": 2,
             "kind": "ledger-growth",
             "dpkv_version": dpkv.__version__,
             "python": platform.python_version(),
+            "data_sets": _DATA_SETS,
             "processor_seconds": figures,
+            "with_a_data_set_per_charge": many,
             "bytes": size_of_file,
         }
         path = Path(__file__).with_suffix(".json")

@@ -6,7 +6,9 @@ An account is of one relation and one unit: promises of different ones do not ad
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -304,8 +306,44 @@ def _called(account: Account) -> str:
     return f"the account of {account.label or account.dataset}"
 
 
-Accounts = dict[str, Account]
-"""By the ledger's names of data sets, in the order in which they first appeared."""
+class Accounts(MutableMapping[str, Account]):
+    """Accounts by the ledger's names of data sets, in the order in which they first appeared.
+
+    Those that were noted are texts until somebody asks for them: there may be tens of thousands.
+    """
+
+    def __init__(self, known: Mapping[str, Account | str] | None = None) -> None:
+        self._known: dict[str, Account | str] = dict(known or {})
+
+    def __getitem__(self, name: str) -> Account:
+        found = self._known[name]
+        if isinstance(found, str):
+            found = self._known[name] = Account.from_dict(json.loads(found))
+        return found
+
+    def __setitem__(self, name: str, account: Account) -> None:
+        self._known[name] = account
+
+    def __delitem__(self, name: str) -> None:
+        del self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def copy(self) -> Accounts:
+        """Return accounts to which entries may be added without a change to these."""
+        return Accounts(self._known)
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Return every name with its account as a line of text."""
+        for name, found in self._known.items():
+            if isinstance(found, str):
+                yield name, found
+            else:
+                yield name, json.dumps(found.to_dict(), separators=(",", ":"))
 
 
 def add_entry(accounts: Accounts, entry: Entry) -> None:

@@ -18,7 +18,7 @@ _FIND_OUT = "it was written by something else than dpkv, so find out by whom"
 
 def check_admitted(entries: Iterable[Entry], place: str) -> None:
     """Refuse a ledger with a charge beyond its budget, or of another relation or unit."""
-    accounts: Accounts = {}
+    accounts = Accounts()
     last: dict[str, Entry] = {}
     for entry in entries:
         name = entry.dataset

@@ -64,7 +64,7 @@ class Chain:
 
     @cached_property
     def _accounts(self) -> Accounts:
-        known = dict(self.base.accounts)
+        known = self.base.accounts.copy()
         for entry in self.tail:
             add_entry(known, entry)
         return known
@@ -156,7 +156,7 @@ def check_base(whole: Chain, base: Base, workspace_file: str) -> None:
     """Refuse a noted beginning whose sums are not those of the entries themselves."""
     if base.number > len(whole):
         return  # the missing entries are told in better words
-    known: Accounts = {}
+    known = Accounts()
     for entry in whole.tail[: base.number]:
         add_entry(known, entry)
     noted = newest_checkpoint(whole.tail[: base.number])

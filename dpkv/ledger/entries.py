@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from dpkv.accounting.composition import Kind as PriceKind
 from dpkv.accounting.composition import Price, write_prices
 from dpkv.accounting.exact import downward, upward
 from dpkv.errors import ParameterError, UsageError
@@ -22,6 +23,7 @@ from dpkv.validation import LARGEST_EPS, one_of
 
 NEIGHBOURS = ("replace-one", "add-remove")
 UNITS = ("row", "person")
+_KINDS = get_args(PriceKind)
 NAMED = "name:"
 """How the ledger's name of a data set begins where a person chose it; others are fingerprints."""
 BEFORE_THE_FIRST = "0" * 64
@@ -298,7 +300,39 @@ def fault(entry: Entry, number: int, previous: str) -> str | None:
         return f"entry {number} was altered"
     if entry.previous != previous:
         return f"the chain is broken between entry {number - 1} and entry {number}"
+    if not _is_sound(entry):
+        return f"entry {number} holds what dpkv never writes"
     return None
+
+
+def _is_sound(entry: Entry) -> bool:
+    """Tell whether an entry holds what one of its kind may: no price below 0, above all.
+
+    Whoever can write to a database can chain anything, and a negative price would be a refund.
+    """
+    try:
+        facts = entry.more
+        prices, rho, person = facts.get("prices"), facts.get("rho"), facts.get("person")
+        if entry.kind == "charge" and prices is not None:
+            amounts = [(Decimal(amount), times) for kind, amount, times in prices if kind in _KINDS]
+            if len(amounts) != len(prices) or not all(
+                amount.is_finite() and amount >= 0 and type(times) is int and times > 0
+                for amount, times in amounts
+            ):
+                return False
+    except (ValueError, TypeError, ArithmeticError, RecursionError):
+        return False
+    return (
+        entry.nano_eps >= 0
+        and entry.atto_delta >= 0
+        and (entry.kind != "budget" or prices in (None, "fixed"))
+        and (rho is None or (type(rho) is int and rho >= 0))
+        and (person is None or isinstance(person, str))
+        and (
+            entry.kind not in ("charge", "budget")
+            or (entry.neighbours in NEIGHBOURS and entry.unit in UNITS)
+        )
+    )
 
 
 def same_release(entry: Entry, wanted: Entry) -> Entry:

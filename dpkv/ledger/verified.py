@@ -23,13 +23,14 @@ from typing import Any
 
 from dpkv import foreign
 from dpkv.errors import UsageError
-from dpkv.ledger.accounts import Account, Accounts
+from dpkv.ledger.accounts import Accounts
 from dpkv.ledger.entries import BEFORE_THE_FIRST
 from dpkv.workspace import CHAIN, private_folder, write_atomically
 
 EVERY = 256
-_FORM = 1
+_FORM = 2
 """Of the accounts in the file; another one is not read."""
+_SHA256 = 64
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Base:
 
     number: int = 0
     digest: str = BEFORE_THE_FIRST
-    accounts: Accounts = field(default_factory=dict)
+    accounts: Accounts = field(default_factory=Accounts)
     checkpoint: str | None = None
     """The digest of the newest checkpoint up to there."""
 
@@ -56,7 +57,7 @@ class Seen:
 
 def base_path(workspace: Path) -> Path:
     """Return where the verified beginning is noted."""
-    return workspace / CHAIN / "verified.json"
+    return workspace / CHAIN / "verified.txt"
 
 
 def _seen_path(workspace: Path) -> Path:
@@ -64,21 +65,33 @@ def _seen_path(workspace: Path) -> Path:
 
 
 def load_base(workspace: Path) -> Base:
-    """Return the verified beginning, or nothing where there is none that can be read."""
-    known = _load(base_path(workspace))
-    with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
-        if known["form"] == _FORM and isinstance(known["number"], int):
-            accounts = {a["dataset"]: Account.from_dict(a) for a in known["accounts"]}
-            return Base(known["number"], str(known["digest"]), accounts, known["checkpoint"])
+    """Return the verified beginning, or nothing where there is none that can be read.
+
+    The file has a checksum of the rest, a line of facts, and a line for every account, of which
+    only those that are asked for are ever parsed.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, UsageError):
+        contents = foreign.read_bytes(base_path(workspace))
+        digest, rest = contents[:_SHA256], contents[_SHA256 + 1 :]
+        if hashlib.sha256(rest).hexdigest().encode("ascii") == digest:
+            facts, *lines = rest.decode("utf-8").rstrip("\n").split("\n")
+            known = json.loads(facts)
+            if known["form"] == _FORM and isinstance(known["number"], int):
+                noted = dict(line.split("\t", 1) for line in lines)
+                accounts = Accounts(noted)
+                return Base(known["number"], str(known["digest"]), accounts, known["checkpoint"])
     return NOTHING
 
 
 def save_base(workspace: Path, base: Base) -> None:
     """Note a verified beginning, where the workspace can be written."""
-    accounts = [account.to_dict() for account in base.accounts.values()]
-    facts = {"form": _FORM, "number": base.number, "digest": base.digest, "accounts": accounts,
+    facts = {"form": _FORM, "number": base.number, "digest": base.digest,
              "checkpoint": base.checkpoint}  # fmt: skip
-    _save(workspace, base_path(workspace), facts)
+    lines = [json.dumps(facts, separators=(",", ":"))]
+    lines += (f"{name}\t{text}" for name, text in base.accounts.texts())  # names have no tab
+    rest = ("\n".join(lines) + "\n").encode("utf-8")
+    digest = hashlib.sha256(rest).hexdigest().encode("ascii")
+    _save(workspace, base_path(workspace), digest + b"\n" + rest)
 
 
 def load_seen(workspace: Path) -> Seen | None:
@@ -92,7 +105,9 @@ def load_seen(workspace: Path) -> Seen | None:
 
 def save_seen(workspace: Path, seen: Seen) -> None:
     """Note the newest entry, where the workspace can be written."""
-    _save(workspace, _seen_path(workspace), {"number": seen.number, "digest": seen.digest})
+    facts = {"number": seen.number, "digest": seen.digest}
+    text = json.dumps({"facts": facts, "sha256": _checksum(facts)}, separators=(",", ":"))
+    _save(workspace, _seen_path(workspace), text + "\n")
 
 
 def _load(path: Path) -> Any:
@@ -104,11 +119,10 @@ def _load(path: Path) -> Any:
     return {}
 
 
-def _save(workspace: Path, path: Path, facts: dict[str, Any]) -> None:
+def _save(workspace: Path, path: Path, contents: str | bytes) -> None:
     with contextlib.suppress(OSError, UsageError):
         private_folder(workspace, CHAIN)
-        text = json.dumps({"facts": facts, "sha256": _checksum(facts)}, separators=(",", ":"))
-        write_atomically(path, text + "\n", durable=False)  # a lost one costs time alone
+        write_atomically(path, contents, durable=False)  # a lost one costs time alone
 
 
 def _checksum(facts: Any) -> str:

@@ -138,7 +138,9 @@ def test_a_budget_by_fingerprint(run: Run, home: Path) -> None:
     assert "empty holds no table" in refusal(run("ledger", "set-budget", "empty", "--eps=3"))
     for name in (fingerprint[:7], "0" * 32, "nowhere.csv", ""):
         sentence = refusal(run("ledger", "set-budget", name, "--eps=3"))
-        assert "DATA must be a table's file or folder, or a fingerprint" in sentence
+        assert (
+            "DATA must be a table's file, folder, pattern or manifest, or a fingerprint" in sentence
+        )
     assert [entry["kind"] for entry in shown(run)["entries"]] == ["charge", "kept", *["budget"] * 2]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import sqlite3
+from contextlib import closing
+from dataclasses import astuple, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from dpkv.accounting.composition import Price
 from dpkv.errors import BudgetError, LedgerError
 from dpkv.ledger import Entry, Ledger, draft_charge
 from dpkv.ledger import ledger as ledger_module
+from dpkv.ledger.accounts import Accounts
 from dpkv.ledger.admission import check_admitted
 from dpkv.ledger.entries import place_behind
 from dpkv.ledger.sqlite import SqliteStore
@@ -104,6 +107,44 @@ def test_an_opaque_charge_on_a_budget_in_rho_is_found(ledger: Ledger) -> None:
         check(ledger)
 
 
+UNSOUND: list[dict[str, Any]] = [
+    {"details": '{"prices":[["pure","-5",1]]}'},
+    {"details": '{"prices":[["pure","NaN",1]]}'},
+    {"details": '{"prices":[["pure","0.1",-1]]}'},
+    {"details": '{"prices":[["pure","0.1",true]]}'},
+    {"details": '{"prices":[["free","0.1",1]]}'},
+    {"details": '{"prices":[["pure","0.1"]]}'},
+    {"details": '{"prices":"fixed"}'},
+    {"details": '{"person":5}'},
+    {"details": '{"rho":-1}'},
+    {"details": "{"},
+    {"details": "[" * 100_000},
+    {"unit": None},
+    {"neighbours": None},
+    {"nano_eps": -5},
+    {"atto_delta": -5},
+]
+
+
+@pytest.mark.parametrize("unsound", UNSOUND, ids=lambda one: str(one)[:40])
+def test_an_entry_that_dpkv_never_writes_is_refused_by_every_call(
+    ledger: Ledger, unsound: dict[str, Any]
+) -> None:
+    """A refund, say: it is chained like any entry, by somebody who may write to the database."""
+    ledger.set_budget(dataset="d1", label="x", eps=Decimal(1))
+    forced(ledger, replace(draft_charge(**facts("fine", "0.1")), details=""))
+    assert len(ledger.verify()) == 2
+    with closing(sqlite3.connect(ledger.path, isolation_level=None)) as db:
+        chain = ledger.read()
+        bad = place_behind(replace(draft_charge(**facts("bad", "0.1")), **unsound), 2, chain.digest)
+        db.execute("PRAGMA ignore_check_constraints=ON")
+        marks = ", ".join("?" for _ in fields(Entry))
+        db.execute(f"INSERT INTO entries VALUES ({marks})", astuple(bad))
+    for call in (ledger.read, ledger.verify, lambda: ledger.charge(**facts("next", "0.1"))):
+        with pytest.raises(LedgerError, match="entry 3 holds what dpkv never writes"):
+            call()
+
+
 # --- the command --------------------------------------------------------------------------------
 
 
@@ -123,10 +164,10 @@ def test_sums_that_were_forged_and_put_back_are_found(
     assert ledger.read().base.number > 0
     base = load_base(ledger.workspace)
     forged = {name: replace(one, nano_spent=0) for name, one in base.accounts.items()}
-    save_base(ledger.workspace, replace(base, accounts=forged))
+    save_base(ledger.workspace, replace(base, accounts=Accounts(forged)))
     ledger.charge(**facts("unpaid", "0.4"))
-    assert "verified.json states other sums" in refusal(run("ledger", "verify", "--full"), 3)
-    (ledger.workspace / "chain" / "verified.json").unlink()
+    assert "verified.txt states other sums" in refusal(run("ledger", "verify", "--full"), 3)
+    (ledger.workspace / "chain" / "verified.txt").unlink()
     told = refusal(run("ledger", "verify", "--full"), exit_code=3)
     assert "by entry 7 (release unpaid) more is charged than the budget of x allows" in told
     assert json.loads(run("ledger", "show", "--json").stdout)["accounts"][0]["remaining"] == "-0.4"

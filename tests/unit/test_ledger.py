@@ -42,6 +42,7 @@ from dpkv.ledger import (
 from dpkv.ledger import entries as entries_module
 from dpkv.ledger import ledger as ledger_module
 from dpkv.ledger import sqlite as module
+from dpkv.ledger.accounts import Accounts
 from dpkv.ledger.verified import load_base, save_base
 
 PLAN = "a" * 64
@@ -1234,7 +1235,7 @@ def test_a_rolled_back_ledger_is_found_without_any_release(filled: Ledger) -> No
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"facts": 1, "sha256": "0"}', None])
-@pytest.mark.parametrize("name", ["newest.json", "verified.json"])
+@pytest.mark.parametrize("name", ["newest.json", "verified.txt"])
 def test_a_damaged_note_of_the_workspace_counts_as_none(
     long: Ledger, name: str, damage: bytes | None
 ) -> None:
@@ -1305,8 +1306,8 @@ def test_a_beginning_rewritten_is_found_by_every_call(long: Ledger) -> None:
 def test_forged_sums_are_found_by_a_whole_verification(long: Ledger) -> None:
     base = load_base(long.workspace)
     forged = {name: replace(one, nano_spent=0) for name, one in base.accounts.items()}
-    save_base(long.workspace, replace(base, accounts=forged))
-    with pytest.raises(LedgerError, match=r"verified\.json states other sums"):
+    save_base(long.workspace, replace(base, accounts=Accounts(forged)))
+    with pytest.raises(LedgerError, match=r"verified\.txt states other sums"):
         long.verify()
 
 
