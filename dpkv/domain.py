@@ -2,7 +2,7 @@
 
 A domain is a box (bounds for every column) or an L1 ball. It is chosen without looking at the data,
 or says that it was not: ``source`` is "given", "private" (found by a mechanism that paid for it) or
-"data" (read off the records, which leaks them). Domains are immutable and serialise to plain JSON.
+"data" (read from the records, which leaks them). Domains are immutable and serialise to plain JSON.
 
 Every quantity of a domain is in the user's own coordinates. Algorithms run in the coordinates of
 ``domain.working``: the unit cube for a scaled box, the domain itself otherwise.
@@ -43,7 +43,7 @@ class Domain(ABC):
     ) -> Domain:
         """Build a domain for ``n_features`` columns.
 
-        ``bounds`` is a pair (low, high) for all columns, one pair a column, or a mapping: column
+        ``bounds`` is a pair (low, high) for all columns, one pair per column, or a mapping: column
         names to pairs (needs ``columns``), ``{"lower": ..., "upper": ...}``, or
         ``{"center": ..., "radius": ...}`` for an L1 ball.
         """
@@ -254,7 +254,7 @@ class L1Ball(Domain):
         object.__setattr__(self, "radius", float(self.radius))
         _check_source(self.source)
         if not self.center or not np.isfinite(self.center).all():
-            raise DomainError("center must be finite numbers, one a column.")
+            raise DomainError("center must be finite numbers, one per column.")
         if not (np.isfinite(self.radius) and self.radius >= 0):
             raise DomainError(f"radius must be finite and at least 0. Got {self.radius} instead.")
         for column, middle in enumerate(self.center, start=1):

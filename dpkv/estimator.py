@@ -61,8 +61,8 @@ class PrivateKMeans(
     bounds : where records may lie, chosen without looking at the data: low, high for all columns,
         one pair per column, a mapping or a ``dpkv.Domain``; or "private", or "data", which leaks.
         It has no default that could be right: a fit without it is refused.
-    mechanism : "auto", the one of least predicted error, from public facts alone; or a name in
-        ``dpkv.mechanisms.MECHANISMS``.
+    mechanism : "auto", the one with the smallest predicted error, from public facts alone; or a
+        name in ``dpkv.mechanisms.MECHANISMS``.
     neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
     gamma : smoothing of the D^2 picks of "kvariates".
     iterations : of "lloyd".
@@ -74,8 +74,8 @@ class PrivateKMeans(
     schema : the public facts of the columns, with their bounds and rules; columns of numbers only,
         since ``predict`` measures distances to numbers. Its columns of persons and of weights are
         found in a frame.
-    rows_per_person : keep at most so many rows of a person, where ``fit`` is told whose rows they
-        are ("add-remove"); by default all rows of a person share one weight.
+    rows_per_person : keep at most this many rows of each person, where ``fit`` is told whose rows
+        they are ("add-remove"); by default all rows of a person share one weight.
     one_row_per_person : "mean" makes one row of all rows of a person.
     most_weight : the public upper bound of ``sample_weight``; larger ones are moved to it.
     workspace : the folder of the ledger that is charged; "auto" is the command line's, which

@@ -106,7 +106,7 @@ class SublinearNoiseRegime(_Record):
 
 
 class Forecast(_Record):
-    """What a release by the mechanism of least predicted error would be like, by public facts."""
+    """What a release would be like, by the mechanism with the smallest predicted error."""
 
     mechanism: str
     deviations: tuple[float, ...]

@@ -61,8 +61,8 @@ def audit(
     data: Annotated[
         list[Path] | None,
         typer.Option(
-            help="The table of a release, if the calibration is not of it; again for every file of "
-            "several."
+            help="The table of a release, where the newest calibration is of another; once for "
+            "each of several files."
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs; about a minute.")] = False,

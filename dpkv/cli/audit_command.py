@@ -34,7 +34,7 @@ Command = Annotated[
     _option(
         help="Audit a command instead, by files: {input} is a table as CSV, {output} where the "
         "result goes (or it is printed), {seed} a number for its randomness. With {runs}, one call "
-        "writes so many results, one a line."
+        "writes that many results, one per line."
     ),
 ]
 ClaimText = Annotated[
@@ -55,8 +55,8 @@ Alpha = Annotated[
     float | None,
     _option(help="Probability, at most, of accusing a correct mechanism. Default: 1e-6."),
 ]
-MinRows = Annotated[int | None, _option(help="Rows that every table has at least. Default: 0.")]
-Jobs = Annotated[int | None, _option(help="Runs beside each other. Default: one per core.")]
+MinRows = Annotated[int | None, _option(help="Smallest number of rows in a table. Default: 0.")]
+Jobs = Annotated[int | None, _option(help="How many runs at the same time. Default: one per core.")]
 State = Annotated[
     Path | None, _option(help="A file that keeps what was seen, so that an audit can go on.")
 ]

@@ -47,13 +47,15 @@ def calibrate(
     method: Annotated[
         str, typer.Option(help="Spread and monotonicity: auto, exact, certified or randomized.")
     ] = "auto",
-    n_est: Annotated[int, typer.Option(help="Draws of the paper's random estimates.")] = 5000,
+    n_est: Annotated[
+        int, typer.Option(help="Number of draws for the paper's randomised estimates.")
+    ] = 5000,
     radius_convention: Annotated[
         str, typer.Option(help="R of the published formula: diameter (sound) or radius.")
     ] = "diameter",
     seed: Annotated[int, typer.Option(help="Seed of the random searches.")] = 0,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw sigma against k to this file: .svg, .png or .pdf.")
+        Path | None, typer.Option(help="Plot sigma against k into this file: .svg, .png or .pdf.")
     ] = None,
     columns: options.Columns = None,
     header: options.Header = None,
@@ -66,7 +68,7 @@ def calibrate(
     memory_limit: options.MemoryLimit = 512,
     as_json: options.AsJson = False,
 ) -> None:
-    """Tell how much noise a release of k centres needs, and what it is worth.
+    """Show how much noise a release of k centres needs, and how accurate it would be.
 
     The certified noise (Theorem A) holds end to end and depends on nothing private. The published
     noise follows the paper's formula: it is conditional on the data. Without --bounds they are read
@@ -116,7 +118,9 @@ def calibrate(
         _show(record)
     if wanted is None and record.rows[-1].k < DEFAULT_K[-1]:
         output.note(f"k goes up to {record.rows[-1].k} only: there are no more records.")
-    output.note(f"kept for the curator in {kept}" + ("" if plot is None else f"; drew {plot}"))
+    output.note(
+        f"kept for the curator in {kept}" + ("" if plot is None else f"; plot written to {plot}")
+    )
 
 
 def _draw(record: Calibration, path: Path) -> None:

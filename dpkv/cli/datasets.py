@@ -81,7 +81,7 @@ def fetch(
         Path | None, typer.Option(help="Where to keep it (default: the user's data folder).")
     ] = None,
 ) -> None:
-    """Download a real table, unless it is here. What was cut short goes on where it stopped.
+    """Download a real table, unless it is here. An interrupted download continues where it stopped.
 
     The table is kept only if its checksum is right.
     """
@@ -119,7 +119,7 @@ def make(
         float | None, typer.Option(help="Longest edge of a box, in the unit cube.")
     ] = None,
 ) -> None:
-    """Make a table of a synthetic family: made up, for experiments, nobody's records.
+    """Make a synthetic table for experiments: the records are nobody's.
 
     Example:  dpkv datasets make peers --out peers.csv --move 0.2
     """

@@ -26,8 +26,8 @@ Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether the first row of a CSV holds names (default: detected, where the columns "
-        "below turn out numeric).",
+        help="Whether the first row of a CSV holds names (default: detected, if the columns "
+        "below it are numeric).",
         show_default=False,
     ),
 ]
@@ -35,8 +35,8 @@ BoundsText = Annotated[
     str | None,
     typer.Option(
         "--bounds",
-        help="Where records may lie: low,high for all columns, low,high;low,high;... one pair a "
-        "column, or a JSON file. Values outside are moved to the nearest bound.",
+        help="Where records may lie: low,high for all columns, low,high;low,high;... one pair "
+        "per column, or a JSON file. Values outside are moved to the nearest bound.",
     ),
 ]
 Scale = Annotated[
@@ -53,26 +53,30 @@ SchemaFile = Annotated[
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option(help="utf-8, utf-16, latin-1 or cp1252 (default: UTF-8, or UTF-16 by its mark)."),
+    typer.Option(
+        help="utf-8, utf-16, latin-1 or cp1252 (default: UTF-8, or UTF-16 where a byte-order mark "
+        "says so)."
+    ),
 ]
 Decimal = Annotated[
-    str | None, typer.Option(help="The decimal mark of numbers: . or , (default: the schema's, .).")
+    str | None,
+    typer.Option(help="The decimal mark of numbers: . or , (default: the schema's, or a point)."),
 ]
 MissingRule = Annotated[
     str | None,
     typer.Option(
         "--missing",
-        help="Cells with text, NaN, infinity or nothing, in all columns: refuse the table; "
-        "fill:VALUE, that cell alone; or ignore: its row counts for nothing (default: as the "
-        "schema says, or refuse).",
+        help="What to do with cells that hold text, NaN, infinity or nothing: refuse the table; "
+        "fill:VALUE, which fills that cell alone; or ignore, with which its row counts for nothing "
+        "(default: what the schema says, or refuse).",
         show_default=False,
     ),
 ]
 MemoryLimit = Annotated[
     int,
     typer.Option(
-        help="Megabytes of records held in memory; a larger table is copied once to .dpkv/ in "
-        "binary and read from there.",
+        help="Megabytes of records to hold in memory. A larger table is copied once to the "
+        "workspace, in binary, and read from there.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]

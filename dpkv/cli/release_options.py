@@ -48,8 +48,8 @@ class ReleaseOptions:
         str,
         typer.Option(
             "--mechanism",
-            help=f"{names_in_words()}; or {AUTO}: the one of least predicted error, from public "
-            "facts alone. kvariates is the paper's.",
+            help=f"{names_in_words()}; or {AUTO}: the one with the smallest predicted error, "
+            "judged by public facts alone. kvariates is the paper's.",
         ),
     ] = AUTO
     calibration: Annotated[
@@ -72,7 +72,7 @@ class ReleaseOptions:
         typer.Option(
             "--bounds",
             help="Where records may lie, as in 'dpkv calibrate'; or private: found with a share of "
-            "eps; or data: read off the records, which leaks.",
+            "eps; or data: read from the records, which leaks them.",
         ),
     ] = None
     bounds_share: Annotated[
@@ -87,22 +87,22 @@ class ReleaseOptions:
         str | None,
         typer.Option(
             "--density",
-            help="What k-variates++ releases a picked record through: laplace, noise on every "
-            "coordinate (default); or window, a point near the record or anywhere.",
+            help="How k-variates++ releases a record that it picked: laplace adds noise to every "
+            "coordinate (the default); window takes a point near the record, or anywhere.",
         ),
     ] = None
     lloyd_steps: Annotated[
         int | None,
         typer.Option(
             "--lloyd-steps",
-            help="Private Lloyd steps after k-variates++ (default: as many as pay with windows, "
-            "none with noise).",
+            help="Private Lloyd steps after k-variates++ (default: as many as should help "
+            "with windows, none with noise).",
         ),
     ] = None
     delta: Annotated[
         float,
         typer.Option(
-            help="The chance with which the promise may fail, for Gaussian noise (synopsis)."
+            help="Probability with which the promise may fail; it allows Gaussian noise (synopsis)."
         ),
     ] = 0.0
     clamp: Annotated[
@@ -126,22 +126,22 @@ class ReleaseOptions:
     person: Annotated[
         str | None,
         typer.Option(
-            help="The column that says whose a row is: a person then counts once, whatever the "
-            "number of rows, and is what is protected.",
+            help="The column that says which person a row belongs to. A person then counts once, "
+            "however many rows there are, and is what is protected.",
         ),
     ] = None
     rows_per_person: Annotated[
         int | None,
         typer.Option(
-            help="Keep at most so many rows of a person (add-remove), in place of letting all of "
-            "them share one weight."
+            help="Keep at most this many rows of each person (add-remove), instead of letting "
+            "all rows share one weight."
         ),
     ] = None
     one_row_per_person: Annotated[
         str | None,
         typer.Option(
             metavar="mean",
-            help="Make one row of a person's, their mean, in place of letting all of them share "
+            help="Replace the rows of each person by their mean, instead of letting them share "
             "one weight.",
         ),
     ] = None
@@ -150,7 +150,7 @@ class ReleaseOptions:
     ] = None
     most_weight: Annotated[
         float | None,
-        typer.Option(help="The public upper bound of weights: larger ones are moved to it."),
+        typer.Option(help="Public upper bound of the weights; larger ones are reduced to it."),
     ] = None
     memory_limit: options.MemoryLimit = 512
     engine: sharding.Engine = "local"

@@ -41,11 +41,13 @@ def seed(
     algorithm: Annotated[str, typer.Option(help=", ".join(ALGORITHMS) + ".")] = "kmeans++",
     repeat: Annotated[int, typer.Option(help="Independent runs; the best is written.")] = 1,
     lloyd: Annotated[
-        bool, typer.Option("--lloyd", help="Follow each run by Lloyd's iterations.")
+        bool, typer.Option("--lloyd", help="Continue each run with Lloyd's iterations.")
     ] = False,
     random_seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Makes the runs reproducible (default: a fresh one)."),
+        typer.Option(
+            "--seed", help="Seed that makes the runs reproducible (default: a new one each time)."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="CSV file for the best centres.")] = _OUT,
     columns: options.Columns = None,

@@ -54,7 +54,7 @@ def run(
     """Run an experiment of the paper again, and write result, figure and findings to a folder.
 
     Every finished case is kept in the folder at once: after Ctrl-C, or a crash, --resume goes on
-    with the rest. Tables of the paper that are not given are left out; see `dpkv datasets`.
+    with the rest. Tables of the paper that are not here are left out; see `dpkv datasets`.
 
     Example:  dpkv study run dk-means
     """

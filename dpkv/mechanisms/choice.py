@@ -45,7 +45,7 @@ class Choice:
 
 
 def choose(terms: Terms) -> Choice:
-    """Return the mechanism of least predicted error."""
+    """Return the mechanism with the smallest predicted error."""
     if terms.n_records is None:
         return _prefer(terms, "private-record-count")
     if terms.delta > 0:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpkv.mechanisms.mechanism import Mechanism, Terms
 
 AUTO = "auto"
-"""The name that stands for the mechanism of least predicted error."""
+"""The name that stands for the mechanism with the smallest predicted error."""
 PAPERS = "kvariates"
 """The paper's own mechanism: ``auto`` shows its prediction beside whichever is taken."""
 

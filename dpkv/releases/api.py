@@ -57,8 +57,8 @@ def release(
         its own budget. A data frame is asked for a name; once one was given, frames with the same
         columns are charged to it, and arrays need one.
     release_id : an id of your own. Asking again with it returns the same release, charged once.
-    mechanism : "auto", the one of least predicted error, from public facts alone; or a name in
-        ``dpkv.mechanisms.MECHANISMS``: "kvariates" is the paper's.
+    mechanism : "auto", the one with the smallest predicted error, from public facts alone; or a
+        name in ``dpkv.mechanisms.MECHANISMS``: "kvariates" is the paper's.
     neighbours : "replace-one", or "add-remove" where the mechanism's proof covers it.
     calibration : "certified", or "published" for the paper's own noise, which is conditional on
         the data and no end-to-end guarantee.
@@ -86,7 +86,7 @@ def release(
         alone; or "ignore", with which its row is there and counts for nothing.
     person : whose a row is: the name of a file's column, or one id per row of data in memory. A
         person then counts once, whatever the number of rows, and is what the promise is about.
-    rows_per_person : keep at most so many rows of a person, each with weight one ("add-remove").
+    rows_per_person : keep at most this many rows of each person, with weight one ("add-remove").
     one_row_per_person : "mean" makes one row of all rows of a person.
     weight : survey weights: the name of a file's column, or one number per row of data in memory.
     most_weight : their public upper bound.

@@ -60,7 +60,7 @@ _LONGEST = 16  # characters of a range
 _KINDS_OF_K = "a number, a range like 2..12, or auto"
 CALIBRATIONS = ("certified", "published")
 BoundsSource = Literal["given", "private", "data"]
-"""How bounds are known: chosen without the data, found with a part of eps, or read off the data."""
+"""How bounds are known: chosen without the data, found with a part of eps, or the data's own."""
 _EXACT = downward(400)
 
 

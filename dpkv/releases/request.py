@@ -64,9 +64,9 @@ class Request:
     """What the whole release may cost."""
     bounds: AnyBounds | None
     """Low and high for all columns, one pair per column, a mapping or a ``Domain``; "private" finds
-    them with a share of eps; "data" reads them off the records, which leaks."""
+    them with a share of eps; "data" reads them from the records, which leaks."""
     mechanism: str = AUTO
-    """A name of the registry; or "auto", the one of least predicted error."""
+    """A name of the registry; or "auto", the one with the smallest predicted error."""
     neighbours: str = "replace-one"
     calibration: str = "certified"
     """Or "published": the paper's own noise, which nothing proves."""
@@ -84,7 +84,7 @@ class Request:
     columns: Sequence[str] | None = None
     """The columns to use of a file, in this order; what to call those of an array."""
     header: bool | None = None
-    """Whether the first row of a CSV file holds names; None finds out."""
+    """Whether the first row of a CSV file holds names; None detects it."""
     encoding: str | None = None
     """Of a CSV file; None is UTF-8, or UTF-16 by its mark."""
     decimal: str | None = None
@@ -98,9 +98,9 @@ class Request:
     """Whose a row is: the name of a file's column, or one id per row. A person then counts once,
     whatever the number of rows, and is what neighbours differ in."""
     rows_per_person: int | None = None
-    """Keep at most so many rows of a person, in place of letting all of them share one weight."""
+    """Keep at most this many rows of each person, instead of letting all share one weight."""
     one_row_per_person: str | None = None
-    """"mean": make one row of a person's, in place of letting all of them share one weight."""
+    """"mean": make one row of a person's, instead of letting all of them share one weight."""
     weight: str | Sequence[float] | None = None
     """Survey weights: the name of a file's column, or one number per row."""
     most_weight: float | None = None

@@ -48,7 +48,7 @@ def _per_column(name: str, scale: Scale, n_features: int) -> Float64s:
     scales = np.asarray(scale, dtype=np.float64)
     if scales.ndim and scales.shape != (n_features,):
         raise ParameterError(
-            name, f"one number, or one a column ({n_features})", f"shape {scales.shape}"
+            name, f"one number, or one per column ({n_features})", f"shape {scales.shape}"
         )
     return np.broadcast_to(scales, (n_features,))
 
@@ -57,7 +57,7 @@ def _check_scale(name: str, scale: Scale) -> None:
     try:
         scales = np.atleast_1d(np.asarray(scale, dtype=np.float64))
     except (TypeError, ValueError):
-        raise ParameterError(name, "a number, or one a column", scale) from None
+        raise ParameterError(name, "a number, or one per column", scale) from None
     for value in scales:
         non_negative_finite(name, float(value))
 
@@ -90,7 +90,7 @@ class Dirac:
 
 @dataclass(frozen=True, eq=False)
 class ProductLaplace:
-    """The record plus independent Laplace noise; ``scale`` b for all columns or one a column."""
+    """The record plus independent Laplace noise; ``scale`` b for all columns or one per column."""
 
     scale: Scale
 
@@ -110,7 +110,7 @@ class ProductLaplace:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """The record plus independent Gaussian noise; ``sigma`` for all columns or one a column."""
+    """The record plus independent Gaussian noise; ``sigma`` for all columns or one per column."""
 
     sigma: Scale
 

@@ -1,7 +1,7 @@
 """The public facts of a table: what its columns are taken for, chosen without looking at a record.
 
 A reader follows them cell by cell and row by row, so that what becomes of a row depends on that row
-alone. Nothing here is read off the data; ``schema.py`` reads them from a file.
+alone. Nothing here is read from the data; ``schema.py`` reads them from a file.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dpkv.tables.objects import ObjectPath, as_path
 TABLE_NAMES = (".csv", ".csv.gz", ".parquet")
 """How the files of a folder end that are taken for tables."""
 MANIFEST_NAME = ".manifest"
-"""How the name of a file ends that names the files of a table, one a line."""
+"""How the name of a file ends that names the files of a table, one per line."""
 _MAGIC = "*?["
 _COMMENT = "#"
 

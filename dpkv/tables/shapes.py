@@ -1,7 +1,7 @@
 """The draft of a schema, from a table's header and the shape of its cells; never a value of one.
 
 What a cell looks like (digits, a date, true or false) decides the type that is proposed. Where
-numbers may lie, which categories there are and who a person is cannot be read off the data without
+numbers may lie, which categories there are and who a person is cannot be read from the data without
 telling of them: those places say what is to be filled in, and by no release are they passed over.
 """
 

@@ -158,7 +158,7 @@ class CommandRunner:
     """Runs a command: ``{input}`` is a CSV file, ``{output}`` where the result goes.
 
     Without ``{output}`` the result is what is printed. With ``{runs}`` one call makes that many
-    independent outputs, one a line: starting a program is what takes long.
+    independent outputs, one per line: starting a program is what takes long.
     """
 
     command: str
