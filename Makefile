@@ -8,7 +8,7 @@ DPKV := $(CURDIR)/$(BIN)/dpkv
 .PHONY: help setup demo test test-lowest quick check docs bench audits studies clean
 
 help:
-	@echo "make demo   set up $(VENV) and run dpkv on the bundled table"
+	@echo "make demo   set up $(VENV) and run dpkv on the bundled hospital table"
 	@echo "make test   set up $(VENV), lint, type-check and run every test"
 	@echo "make test-lowest runs the tests with the lowest versions that the metadata allow"
 	@echo "make quick  unit and property tests alone, in about a minute"
@@ -31,13 +31,17 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY)
-	rm -rf build/demo && mkdir -p build/demo && cp datasets/clinic_patients.csv build/demo/
-	cd build/demo && $(DPKV) calibrate clinic_patients.csv --eps 1 --k 2..5 --bounds=-10,10 --plot noise.svg
-	cd build/demo && $(DPKV) release --k 5 --export-synopsis
+	rm -rf build/demo && mkdir -p build/demo && cp datasets/hospital_visits.* build/demo/
+	cd build/demo && $(DPKV) ledger set-budget hospital_visits.csv --eps 2 --unit person
+	cd build/demo && $(DPKV) calibrate hospital_visits.csv --eps 1 --plot noise.svg
+	cd build/demo && $(DPKV) release --k 4 --export-synopsis \
+	  --publisher "an imagined hospital" --data-about "three years of visits" --purpose "a demonstration"
 	cd build/demo && $(DPKV) verify release/release.json
-	cd build/demo && $(DPKV) audit release/release.json --quick
-	cd build/demo && $(DPKV) seed clinic_patients.csv --k 5 --repeat 10 --lloyd --seed 1 --bounds=-10,10
-	@echo "the audit report is build/demo/audit/report.html"
+	cd build/demo && $(DPKV) audit release/release.json --public
+	cd build/demo && $(DPKV) release --k 2..8 --out chosen --export-synopsis
+	cd build/demo && $(DPKV) audit chosen/release.json --public --out chosen-report
+	@echo "the report is build/demo/audit/report.html; that of a number of groups chosen privately,"
+	@echo "with the curve, is build/demo/chosen-report/report.html"
 
 check: $(READY)
 	$(BIN)/ruff check .

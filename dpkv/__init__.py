@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
+    from dpkv.audits.api import audit as audit
     from dpkv.calibration import Calibration as Calibration
     from dpkv.calibration import calibrate as calibrate
     from dpkv.domain import Box as Box
@@ -72,6 +73,7 @@ _HOME = {
     "UsageError": "dpkv.errors",
     "VerificationError": "dpkv.errors",
     "assign": "dpkv.seeding",
+    "audit": "dpkv.audits.api",
     "calibrate": "dpkv.calibration",
     "cluster_synopsis": "dpkv.releases",
     "estimate_optimum": "dpkv.seeding",

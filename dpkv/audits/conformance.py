@@ -18,7 +18,7 @@ from scipy import stats
 from dpkv.audits.results import Conformance
 from dpkv.domain import Box
 from dpkv.grid import BoxGrid, L1BallGrid
-from dpkv.mechanisms import KVariates, Neighbours
+from dpkv.mechanisms import KVariates, Mechanism, Neighbours
 from dpkv.noise import Entropy
 from dpkv.records import run_on_points
 from dpkv.records.questions import WindowDensity
@@ -42,6 +42,14 @@ def conformance_tests(
         _centers(entropy(), runs // 4, level),
         _windows(entropy(), runs // 4, level),
     )
+
+
+def concerns(test: Conformance, mechanism: Mechanism) -> bool:
+    """Tell whether a mechanism draws what a test is about: by its steps and its noise alone."""
+    picks = any(step.name == "smoothed-pick" for step in mechanism.schedule())
+    windows = any(noise.distribution == "window" for noise in mechanism.noises())
+    needed = {"picks": picks, "centres": picks and not windows, "windows": windows}
+    return needed.get(test.name, True)
 
 
 def _integers(entropy: Entropy, runs: int) -> Conformance:

@@ -19,6 +19,60 @@ from dpkv.releases.frozen import Frozen
 from dpkv.releases.record import software_versions
 
 
+class NoiseFact(Frozen):
+    """Noise that was added, in words."""
+
+    added_to: str
+    sd: float
+    unit: str
+
+
+class Density(Frozen):
+    """About how many records lie where, from the private cells: over two columns, or over one."""
+
+    columns: tuple[str, ...]
+    edges: tuple[tuple[float, ...], ...]
+    """Of the bins, in the columns' units."""
+    records: tuple[tuple[float, ...], ...]
+    """By the first column, then by the second; of one column, a single row."""
+
+
+class Publication(Frozen):
+    """What page one says of a release: from its record, its synopsis, and the ledger and keys here.
+
+    Nothing of it depends on the records beyond the release.
+    """
+
+    created: str
+    publisher: str | None
+    data_about: str | None
+    purpose: str | None
+    charged: str | None
+    """Of the budget; None where nobody was charged."""
+    spent: str | None
+    """In all, as the ledger here knows; None where there is none."""
+    budget: str | None
+    left: str | None
+    missing: str
+    """What became of cells that hold nothing, in words."""
+    signed: str
+    """By whom, in words."""
+    checks: int
+    """How many checks of the record passed before it was written about."""
+    kind: str
+    """What the released mechanism is called, in the registry."""
+    fewest: int | None
+    most: int
+    """Where the number of centers was chosen privately, from how many; else they are ``most``."""
+    curve: tuple[float, ...]
+    """The private potentials for 1, 2, ... centers, where the number was chosen by them."""
+    center_sd: tuple[tuple[float, ...], ...]
+    sizes: tuple[float, ...]
+    """Of the groups; both are empty where the mechanism does not tell."""
+    noise: tuple[NoiseFact, ...]
+    densities: tuple[Density, ...]
+
+
 class Subject(Frozen):
     """What was audited: a table that may be released from, or a release and its table."""
 
@@ -50,6 +104,10 @@ class Subject(Frozen):
     """The released groups as people read them, a row each after the header; from the record."""
     groups_note: str = ""
     """What errors cover, or why there are none."""
+    publication: Publication | None = None
+    """What the release says of itself; None where nothing was released."""
+    sample: int | None = None
+    """Of how many rows the curator's part is, where not of all. Curator-only."""
 
 
 NOT_VOUCHED = (
@@ -194,6 +252,9 @@ class UtilityRow(Frozen):
     ratio: float | None
     """rho'_phi: this potential over that of certified k-variates++, of the means."""
     ratio_interval: tuple[float, float] | None
+    own_ratio: float | None = None
+    """This potential over that of the released mechanism, of the means."""
+    own_ratio_interval: tuple[float, float] | None = None
     private: bool
     failure: str | None = None
     """Why it did not run, or some of its runs did not."""
@@ -254,8 +315,6 @@ class Audit(Frozen):
     published_bound: PublishedBound | None
     utility: tuple[UtilityRow, ...] = ()
     rivals: tuple[Rival, ...]
-    synthetic_points: tuple[tuple[float, ...], ...] = ()
-    """Made up around the released centers, for the picture; no record is among them."""
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> str:
@@ -278,6 +337,7 @@ class Audit(Frozen):
         known = {
             "label": subject.release_id or "a table",
             "n_records": None if private_m else subject.n_records,
+            "sample": None,
         }
         rows = tuple(
             row.model_copy(

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from types import TracebackType
 
 import numpy as np
@@ -36,13 +37,15 @@ from dpkv.mechanisms import (
 )
 from dpkv.noise import SeededEntropy
 from dpkv.records import run_on_points
+from dpkv.releases.plan import Plan
 from dpkv.releases.produce import restore_centers
+from dpkv.releases.settling import mechanism_of
 from dpkv.seeding import estimate_optimum, kmeans_plusplus, lloyd, potential
 from dpkv.seeding.nearest import row_chunks
 from dpkv.types import Float64s, Floats, Integers
 from dpkv.validation import exact_eps
 
-CERTIFIED, PUBLISHED = PAPERS, f"{PAPERS}-published"
+CERTIFIED, PUBLISHED, WINDOWS = PAPERS, f"{PAPERS}-published", f"{PAPERS}-windows"
 DIFFPRIVLIB = diffprivlib_kmeans.NAME
 SEEDING, FLOOR = "kmeans++", "kmeans++-lloyd"
 OPTIMUM_RESTARTS = 10
@@ -196,6 +199,30 @@ def _run_by_name(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) 
     return _simulate_release(problem, mechanism, seed)
 
 
+def _run_windows(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
+    mechanism = calibrate_mechanism(
+        PAPERS,
+        _eps(run),
+        n_records=len(problem.points),
+        n_clusters=run.k,
+        grid=problem.terms.grid,
+        neighbours=problem.terms.neighbours,
+        gamma=problem.terms.gamma,
+        density="window",
+    )
+    return _simulate_release(problem, mechanism, seed)
+
+
+def _run_planned(
+    plan: Plan, problem: Contest, run: RivalRun, seed: np.random.SeedSequence
+) -> Float64s:
+    """Run what a release ran: its plan, for so many centers."""
+    asked = plan.model_copy(update={"k": run.k, "fewest": None, "eps": run.eps, "chosen": None})
+    return _simulate_release(
+        problem, mechanism_of(asked, problem.terms.grid, len(problem.points)), seed
+    )
+
+
 def _run_published(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
     if problem.terms.neighbours is not Neighbours.REPLACE_ONE:
         raise UsageError("the published calibration is for replace-one neighbours only.")
@@ -302,6 +329,7 @@ CONTENDERS = (
         _run_published,
         note="its noise depends on the data and no proof covers it: not an equal, for comparison",
     ),
+    Contender(WINDOWS, f"{MECHANISMS[PAPERS].title}: windows in place of noise", _run_windows),
     Contender(DIFFPRIVLIB, diffprivlib_kmeans.WHAT, _diffprivlib),
     Contender(
         sample_aggregate.NAME,
@@ -314,6 +342,18 @@ CONTENDERS = (
         FLOOR, "k-means++ and Lloyd's iterations without privacy", _seed_and_move, private=False
     ),
 )
+
+
+def own_contender(plan: Plan) -> Contender:
+    """Return the contender that runs what a plan released: the one of its name, or its own."""
+    if plan.calibration == "published":
+        return next(one for one in CONTENDERS if one.name == PUBLISHED)
+    plain = next((one for one in CONTENDERS if one.name == plan.mechanism), None)
+    chosen = (plan.density, plan.lloyd_steps, plan.iterations, plan.bounds_share)
+    if plain is not None and plan.exact_delta == 0 and all(one is None for one in chosen):
+        return plain
+    what = f"{MECHANISMS[plan.mechanism].title}, with the options of the release"
+    return Contender(f"{plan.mechanism}, as released", what, partial(_run_planned, plan))
 
 
 def rivals(n_features: int | None = None, neighbours: str = "replace-one") -> tuple[Rival, ...]:

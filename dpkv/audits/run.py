@@ -3,102 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from decimal import Decimal
-from pathlib import Path
+from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from dpkv.accounting import ROW
-from dpkv.audits.conformance import conformance_tests
+from dpkv.audits.conformance import concerns, conformance_tests
 from dpkv.audits.faults import Fault, plant_fault
-from dpkv.audits.privacy import Calibrator, Effort, data_loss, sampled_bounds, worst_case_loss
+from dpkv.audits.job import Job, Planter
+from dpkv.audits.privacy import Calibrator, data_loss, sampled_bounds, worst_case_loss
 from dpkv.audits.published_ratio_bound import audit_ratio_bound
 from dpkv.audits.results import (
     Audit,
-    AuditSettings,
     CalibrationRow,
+    Conformance,
     DataLoss,
+    PublishedBound,
     RunLoss,
     SampledBound,
-    Subject,
     UtilityRow,
     WorstCaseLoss,
 )
+from dpkv.audits.rivals import CONTENDERS, own_contender
 from dpkv.audits.run_losses import Search, replayed_losses, worst_runs
 from dpkv.audits.run_witness import RunWitness
+from dpkv.audits.subject import settings_of, subject_of
 from dpkv.audits.utility import compare, rivals
 from dpkv.audits.verdict import Findings, verdict_of
 from dpkv.audits.witness import Witness
 from dpkv.calibration import Calibration, CalibrationSettings, calibrate_working
-from dpkv.domain import Domain
-from dpkv.mechanisms import (
-    MECHANISMS,
-    Mechanism,
-    Neighbours,
-    calibrate_mechanism,
-    from_description,
-)
+from dpkv.mechanisms import MECHANISMS, Mechanism, Neighbours, calibrate_mechanism
 from dpkv.noise import Entropy, OperatingSystemEntropy
-from dpkv.releases import Plan, ReleaseRecord, frames, wording
-from dpkv.releases.guarantee import guarantee
-from dpkv.releases.settling import mechanism_of
-from dpkv.types import Floats, Integers, StageProgress
+from dpkv.releases import ReleaseRecord, wording
+from dpkv.types import Integers
 
-Planter = Callable[[int, int], Fault]
-_SYNTHETIC_POINTS = 400
+__all__ = ["Audited", "Job", "run_audit"]
 
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """What to audit, and how hard to try."""
-
-    values: Floats
-    columns: tuple[str, ...]
-    label: str
-    domain: Domain
-    plan: Plan
-    ks: tuple[int, ...]
-    n_persons: int | None = None
-    """Where the plan is for persons: how many there are."""
-    release: ReleaseRecord | None = None
-    vouched_by: tuple[str, ...] = ()
-    """Who vouches for the release's record."""
-    seed: int = 0
-    quick: bool = False
-    runs: int = 30
-    plant: str | None = None
-    command: str = ""
-    utility: bool = True
-    more_eps: tuple[str, ...] = ()
-    """Further eps at which the comparison is made."""
-    cache: Path | None = None
-    identity: str = ""
-    """An opaque name of the data for the cache."""
-    progress: StageProgress = field(default=lambda _label, _share: None)
-
-    @property
-    def effort(self) -> Effort:
-        """How much is tried: less under ``quick``."""
-        if self.quick:
-            return Effort(6, 40_000, 2_000, 10, 1e-6, self.seed)
-        return Effort(24, 200_000, 10_000, 100, 1e-6, self.seed)
-
-    @property
-    def eps(self) -> Decimal:
-        """The eps that is claimed."""
-        return self.plan.exact_eps
-
-    @property
-    def n_records(self) -> int:
-        """The number of rows, or of persons."""
-        return len(self.values) if self.n_persons is None else self.n_persons
-
-    @property
-    def is_of_rows(self) -> bool:
-        """Whether every row is a record of its own, of the same weight."""
-        return self.plan.weighing.unit == ROW
+RELEASE_ALONE = (
+    "This audit saw the record of the release, and the private cells where they were beside it: "
+    "nothing of the table. Tests of the code that draws belong to whoever ran it, and are left out."
+)
+SAMPLED = (
+    "What depends on the records here, losses and the comparison of accuracy, is of {sample:,} "
+    "rows drawn at random from the table's {all:,}, as of a table of its own. Noise weighs more in "
+    "a smaller table."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,18 +68,15 @@ def run_audit(job: Job) -> Audited:
     witnesses |= of_run
     runs_at_all = not any(run.breaks_plan for run in runs)
     losses = _data_losses(job, fault) if runs_at_all else ()
-    judged = _mechanism(job, fault, _known_ks(job)[0])
-    sampled = _sample_bounds(job, fault) if runs_at_all else ()
-    job.progress("conformance", 0.0)
-    entropy: Callable[[], Entropy] = OperatingSystemEntropy
-    if fault is not None:
-        entropy = fault(job.n_records, job.ks[0]).entropy
-    conforming = conformance_tests(entropy, runs=4_000 if job.quick else 20_000)
+    judged = job.mechanism(fault, job.known_ks[0])
+    here = job.values is not None  # else whoever audits did not draw
+    sampled = _sample_bounds(job, fault) if runs_at_all and here else ()
+    conforming = _conformance(job, fault) if here else ()
     rows = _utility(job, calibration)
     found = Findings(worst, runs, losses, sampled, conforming)
     audit = Audit(
-        subject=_subject(job),
-        settings=_settings(job),
+        subject=subject_of(job),
+        settings=settings_of(job),
         verdict=verdict_of(
             job.plan,
             found,
@@ -138,19 +85,32 @@ def run_audit(job: Job) -> Audited:
             vouched=_is_vouched(job),
             unit=_unit_of(job),
         ),
-        calibration=_calibration_rows(calibration),
+        calibration=_calibration_rows(calibration) if job.is_the_papers else (),
         worst_cases=worst,
         run_losses=runs,
         data_losses=losses,
         sampled=sampled,
         conformance=conforming,
-        published_bound=audit_ratio_bound(200 if job.quick else 2000, job.seed),
+        published_bound=_published_bound(job) if job.is_the_papers and here else None,
         utility=rows,
-        rivals=rivals(job.domain.n_features, job.plan.neighbours.value),
-        synthetic_points=_synthetic(job.domain),
-        notes=() if job.release is None else wording.warnings(job.release),
+        rivals=rivals(job.domain.n_features, job.plan.neighbours.value) if rows else (),
+        notes=_notes(job),
     )
     return Audited(audit, witnesses)
+
+
+def _published_bound(job: Job) -> PublishedBound:
+    return audit_ratio_bound(200 if job.quick else 2000, job.seed)
+
+
+def _notes(job: Job) -> tuple[str, ...]:
+    """Return what must be said of the release, and of what this audit saw."""
+    notes = () if job.release is None else wording.warnings(job.release)
+    if job.values is None:
+        return (*notes, RELEASE_ALONE)
+    if job.sampled:
+        return (*notes, SAMPLED.format(sample=len(job.values), all=job.n_records))
+    return notes
 
 
 # -- what is audited -------------------------------------------------------------------------------
@@ -176,19 +136,6 @@ def _fault(job: Job) -> Planter | None:
     return plant
 
 
-def _mechanism(job: Job, fault: Planter | None, k: int, n_records: int | None = None) -> Mechanism:
-    """Return the audited mechanism for k centers: the release's own, the planned, or a faulty."""
-    m = job.n_records if n_records is None else n_records
-    if fault is not None:
-        return fault(m, k).mechanism
-    own = job.release is not None and n_records is None and k == job.plan.k
-    if own and job.release is not None:  # what the record describes is what was released
-        grid = job.domain.grid(job.plan.grid_bits)
-        return from_description(job.release.mechanism, grid)
-    plan = job.plan.model_copy(update={"k": k})
-    return mechanism_of(plan, job.domain.grid(plan.grid_bits), m)
-
-
 # -- does it hold ----------------------------------------------------------------------------------
 
 
@@ -200,9 +147,9 @@ def _worst_cases(
     if job.plan.neighbours is Neighbours.ADD_REMOVE:  # the search is over replaced records
         return (), {}
     public = job.plan.end_to_end and fault is None
-    for done, k in enumerate(_known_ks(job)):
+    for done, k in enumerate(job.known_ks):
         job.progress("searching for the worst case", done / len(job.ks))
-        mechanism = _mechanism(job, fault, k)
+        mechanism = job.mechanism(fault, k)
         exact = mechanism.closed_form()
         if exact is not None:
             found = worst_case_loss(
@@ -218,10 +165,10 @@ def _run_losses(
 ) -> tuple[tuple[RunLoss, ...], dict[str, Witness | RunWitness]]:
     """Return the worst whole runs found, of the first k: for any mechanism and relation."""
     job.progress("searching for the worst run", 0.0)
-    k, m = min(_known_ks(job)), len(job.values)
+    k, m = min(job.known_ks), max(1, job.n_records)
 
     def describe(n_records: int, n_clusters: int) -> Mechanism:
-        return _mechanism(job, fault, n_clusters, None if n_records == m else n_records)
+        return job.mechanism(fault, n_clusters, None if n_records == m else n_records)
 
     how = Search(16 if job.quick else 60, job.seed)
     found = worst_runs(describe, k, m, job.eps, how, job.domain)
@@ -233,25 +180,22 @@ def _run_losses(
     return found.losses, {names[0]: found.witness.model_copy(update={"visibility": seen})}
 
 
-def _known_ks(job: Job) -> tuple[int, ...]:
-    """Return the k whose mechanism is known: published noise is that of the plan's k alone."""
-    return (job.plan.k,) if job.plan.calibration == "published" else job.ks
-
-
 def _data_losses(job: Job, fault: Planter | None) -> tuple[DataLoss, ...]:
     """Return losses on the curator's records: of the release, or of the first and last k."""
-    if not job.is_of_rows:
+    if not job.is_of_rows or job.values is None:
         return ()  # these losses are of rows
-    judged = _known_ks(job)
+    judged = job.known_ks
     ks = (job.plan.k,) if job.release is not None else (judged[0], judged[-1])
-    if _mechanism(job, fault, ks[0]).grid.n_features != len(job.columns):
+    if job.mechanism(fault, ks[0]).grid.n_features != len(job.columns):
         return ()  # a fault that shows in other domains alone
     return tuple(_data_loss(job, fault, k) for k in dict.fromkeys(ks))
 
 
 def _data_loss(job: Job, fault: Planter | None, k: int) -> DataLoss:
     """Return losses by the closed form that covers every record, or else by replaying runs."""
-    mechanism = _mechanism(job, fault, k)
+    assert job.values is not None
+    m = len(job.values) if job.sampled else None
+    mechanism = job.mechanism(fault, k, m)
     points = mechanism.grid.quantise(job.values).astype(np.int32)
     exact = mechanism.closed_form()
     if exact is not None and mechanism.neighbours is Neighbours.REPLACE_ONE:
@@ -260,18 +204,31 @@ def _data_loss(job: Job, fault: Planter | None, k: int) -> DataLoss:
             points,
             job.eps,
             job.effort,
-            _released_points(job.release),
+            None if job.sampled else _released_points(job.release),
             lambda share: job.progress("exact losses", share),
         )
     job.progress("replaying runs", 0.0)
     return replayed_losses(
-        lambda n_records, k: _mechanism(job, fault, k, n_records),
+        lambda n_records, k: job.mechanism(fault, k, n_records),
         k,
         points,
         job.eps,
         runs=3 if job.quick else 10,
         seed=job.seed,
     )
+
+
+def _conformance(job: Job, fault: Planter | None) -> tuple[Conformance, ...]:
+    """Return tests of what draws for the audited mechanism; all where a fault is planted."""
+    job.progress("conformance", 0.0)
+    entropy: Callable[[], Entropy] = OperatingSystemEntropy
+    if fault is not None:
+        entropy = fault(job.n_records, job.ks[0]).entropy
+    found = conformance_tests(entropy, runs=4_000 if job.quick else 20_000)
+    if fault is not None:
+        return found
+    mechanism = job.mechanism(None, job.known_ks[0])
+    return tuple(test for test in found if concerns(test, mechanism))
 
 
 def _released_points(release: ReleaseRecord | None) -> Integers | None:
@@ -281,14 +238,15 @@ def _released_points(release: ReleaseRecord | None) -> Integers | None:
 def _sample_bounds(job: Job, fault: Planter | None) -> tuple[SampledBound, ...]:
     """Return sampled bounds of the audited mechanism and, unless quick, of all the others."""
     job.progress("sampled bounds", 0.0)
-    k = min(_known_ks(job))
+    k = min(job.known_ks)
 
     def describe(n_records: int, n_clusters: int) -> Mechanism:
-        return _mechanism(job, fault, n_clusters, n_records)
+        return job.mechanism(fault, n_clusters, n_records)
 
     found = list(sampled_bounds(describe, k, job.eps, job.effort))
     replaced = job.plan.neighbours is Neighbours.REPLACE_ONE
-    known = MECHANISMS if replaced and not job.quick and fault is None else {}
+    alone = job.quick or fault is not None or job.release is not None
+    known = MECHANISMS if replaced and not alone else {}
     even = job.plan.weighing.unit.even
     others = [name for name, kind in known.items() if even or not kind.needs_even_units]
     others = [name for name in others if job.is_of_rows or known[name].knows_units]
@@ -315,16 +273,19 @@ def _calibrator(job: Job, name: str) -> Calibrator:
 # -- how good --------------------------------------------------------------------------------------
 
 
-def _calibration(job: Job) -> Calibration:
+def _calibration(job: Job) -> Calibration | None:
+    """Return the paper's calibration of these records: it is shown, or compared with."""
+    if job.values is None or not (job.is_the_papers or _is_compared(job)):
+        return None
     working = np.asarray(job.domain.to_working(job.values), dtype=np.float64)
     method = "randomized" if job.quick else "auto"
     settings = CalibrationSettings(float(job.eps), job.plan.gamma, method)
     return calibrate_working(
-        working, job.domain, settings, k=job.ks, rng=job.seed, progress=job.progress
+        working, job.domain, settings, k=job.compared_ks, rng=job.seed, progress=job.progress
     )
 
 
-def _calibration_rows(calibration: Calibration) -> tuple[CalibrationRow, ...]:
+def _calibration_rows(calibration: Calibration | None) -> tuple[CalibrationRow, ...]:
     return tuple(
         CalibrationRow(
             k=row.k,
@@ -335,29 +296,38 @@ def _calibration_rows(calibration: Calibration) -> tuple[CalibrationRow, ...]:
             published=row.published.sigma,
             published_note=row.published.note,
         )
-        for row in calibration.rows
+        for row in (() if calibration is None else calibration.rows)
     )
 
 
-def _utility(job: Job, calibration: Calibration) -> tuple[UtilityRow, ...]:
-    if not job.utility or not job.is_of_rows:  # rivals know nothing of persons and weights
+def _is_compared(job: Job) -> bool:
+    return job.utility and job.is_of_rows  # rivals know nothing of persons and weights
+
+
+def _utility(job: Job, calibration: Calibration | None) -> tuple[UtilityRow, ...]:
+    if job.values is None or calibration is None or not _is_compared(job):
         return ()
     if job.plant is not None:  # how accurate a faulty release is, is not asked
         return ()
     figures = {row.k: row.published.eps_tilde for row in calibration.rows}
+    own = own_contender(job.plan) if job.release is not None else None
+    others = [one for one in CONTENDERS if own is None or one.name != own.name]
+    names_data = job.identity if own in (None, *CONTENDERS) else f"{job.identity} {job.plan.digest}"
     return compare(
         job.values,
         job.domain,
-        ks=job.ks,
+        ks=job.compared_ks,
         epsilons=list(dict.fromkeys((job.plan.eps, *job.more_eps))),
         runs=job.runs,
         seed=job.seed,
         neighbours=job.plan.neighbours.value,
         gamma=job.plan.gamma,
         published_eps_tilde=lambda eps, k: figures[k] if eps == job.plan.eps else None,
-        progress=lambda share: job.progress("comparing with rivals", share),
+        progress=partial(job.progress, "comparing with rivals"),
         cache=job.cache,
-        identity=job.identity,
+        identity=names_data,
+        contenders=others if own is None else [own, *others],
+        own=None if own is None else own.name,
     )
 
 
@@ -368,11 +338,17 @@ def _unit_of(job: Job) -> str:
 
 def _is_vouched(job: Job) -> bool:
     """Tell whether anybody vouches for the release; without one there is nothing to vouch for."""
-    return job.release is None or bool(job.vouched_by)
+    return job.opened is None or bool(job.opened.vouched_by)
 
 
 def _utility_headline(rows: tuple[UtilityRow, ...]) -> str | None:
-    """Return the most accurate release with a proof at the last k, and how far from the floor."""
+    """Return how far from the floor the released mechanism is, or else the best with a proof."""
+    own = [row for row in rows if row.own_ratio_interval == (1.0, 1.0) and row.over_optimum]
+    if own and own[0].over_optimum is not None:
+        return (
+            f"at k = {own[0].k} centres by this mechanism cost {own[0].over_optimum:.4f} times the "
+            "potential of k-means without privacy, on average"
+        )
     last = [row for row in rows if row.k == rows[-1].k and row.name in MECHANISMS]
     last = [row for row in last if row.eps == rows[0].eps]
     last = [row for row in last if row.over_optimum is not None]
@@ -381,61 +357,5 @@ def _utility_headline(rows: tuple[UtilityRow, ...]) -> str | None:
     best = min(last, key=lambda row: row.over_optimum or 0.0)
     return (
         f"at k = {best.k} the most accurate release that is proved private is {best.name}, with "
-        f"{best.over_optimum:.3g} times the potential of k-means without privacy"
+        f"{best.over_optimum:.4f} times the potential of k-means without privacy"
     )
-
-
-# -- the rest of the record ------------------------------------------------------------------------
-
-
-def _settings(job: Job) -> AuditSettings:
-    return AuditSettings(
-        seed=job.seed,
-        quick=job.quick,
-        runs=job.runs,
-        alpha=job.effort.alpha,
-        command=job.command,
-        planted_fault=job.plant,
-    )
-
-
-def _subject(job: Job) -> Subject:
-    mechanism = _mechanism(job, None, _known_ks(job)[0])
-    promise = guarantee(job.plan, mechanism)
-    return Subject(
-        label=job.label,
-        release_id=None if job.release is None else job.release.release_id,
-        statement=wording.statement(promise),
-        assumptions=wording.assumptions(promise),
-        eps=job.plan.eps,
-        neighbours=job.plan.neighbours.value,
-        unit=promise.unit,
-        protects=wording.protects(job.plan, promise),
-        n_records=job.n_records,
-        n_features=len(job.columns),
-        columns=job.columns,
-        bounds=job.plan.bounds,
-        domain=job.domain.to_dict(),
-        mechanism=job.plan.mechanism,
-        title=mechanism.title,
-        end_to_end=promise.end_to_end,
-        ks=job.ks,
-        released_centers=None if job.release is None else job.release.centers,
-        vouched_by=None if job.release is None else job.vouched_by,
-        groups=() if job.release is None else _groups(job.release),
-        groups_note="" if job.release is None else frames.note_of(job.release),
-    )
-
-
-def _groups(release: ReleaseRecord) -> tuple[tuple[str, ...], ...]:
-    header, rows = frames.cells_of(release)
-    return (tuple(header), *map(tuple, rows))
-
-
-def _synthetic(domain: Domain) -> tuple[tuple[float, ...], ...]:
-    """Return made-up points all over the domain, to show which center they would go to."""
-    from scipy.stats import qmc  # noqa: PLC0415 (slow to import)
-
-    grid = domain.grid()
-    uniform = qmc.Halton(grid.n_features, scramble=False).random(_SYNTHETIC_POINTS + 1)[1:]
-    return tuple(map(tuple, grid.restore(grid.spread(uniform)).tolist()))

@@ -84,6 +84,7 @@ def compare(
     identity: str | None = None,
     workers: int | None = None,
     contenders: Sequence[Contender] = CONTENDERS,
+    own: str | None = None,
 ) -> tuple[UtilityRow, ...]:
     """Run every contender ``runs`` times for each k and eps, and return what came of it.
 
@@ -96,6 +97,7 @@ def compare(
     cache : a file of finished runs, which are taken from there the next time. It tells of the data.
     identity : names the records in the cache, opaquely: a keyed fingerprint, never a plain hash.
     workers : processes; by default one a core where that pays.
+    own : the contender that was released, over which potentials are shown as well.
     """
     records = as_records(values)
     domain.clip(records[:1])  # refuses a table of another width
@@ -123,7 +125,7 @@ def compare(
             outcomes[run] = outcome
             finished.add(run, outcome)
             tell(len(outcomes) / len(wanted))
-    return _rows(cells, outcomes)
+    return _rows(cells, outcomes, own)
 
 
 # -- what to run ----------------------------------------------------------------------------------
@@ -167,16 +169,19 @@ def _in_turns(cells: Sequence[_Cell]) -> list[RivalRun]:
 
 
 def _rows(
-    cells: Sequence[_Cell], outcomes: Mapping[RivalRun, RivalOutcome]
+    cells: Sequence[_Cell], outcomes: Mapping[RivalRun, RivalOutcome], own: str | None
 ) -> tuple[UtilityRow, ...]:
     found = {(cell.contender.name, cell.k, cell.eps): cell.outcomes(outcomes) for cell in cells}
     rows = []
     for cell in cells:
-        certified, seeded, floor = (
-            found.get((name, cell.k, cell.eps), []) for name in (CERTIFIED, SEEDING, FLOOR)
+        names = (CERTIFIED, SEEDING, FLOOR, own or "")
+        certified, seeded, floor, released = (
+            found.get((name, cell.k, cell.eps), []) for name in names
         )
         best = _potentials([outcomes[cell.optimum], *seeded, *floor]).min(initial=math.inf)
-        rows.append(_row(cell, cell.outcomes(outcomes), float(best), _potentials(certified)))
+        row = _row(cell, cell.outcomes(outcomes), float(best), _potentials(certified))
+        over = {} if own is None else _over_own(cell, outcomes, own, _potentials(released))
+        rows.append(row.model_copy(update=over))
     return tuple(rows)
 
 
@@ -200,6 +205,15 @@ def _row(
         private=cell.contender.private,
         failure=cell.skipped or _failure(outcomes),
     )
+
+
+def _over_own(
+    cell: _Cell, outcomes: Mapping[RivalRun, RivalOutcome], own: str, released: Float64s
+) -> dict[str, Any]:
+    """Return a row's ratio to the released mechanism."""
+    sample = _potentials(cell.outcomes(outcomes))
+    around = (1.0, 1.0) if cell.contender.name == own else interval(sample, released)
+    return {"own_ratio": _quotient(sample, released), "own_ratio_interval": around}
 
 
 def _potentials(outcomes: Sequence[RivalOutcome]) -> Float64s:

@@ -11,6 +11,7 @@ from typing import SupportsIndex
 
 import numpy as np
 
+from dpkv.accounting import ROW, Unit
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA, certify, largest_ratio, uniform_pick_ceiling
 from dpkv.calibration import record
 from dpkv.calibration.forecast import forecast
@@ -121,10 +122,15 @@ def calibrate_working(
     k: SupportsIndex | Iterable[SupportsIndex] | None = None,
     rng: np.random.Generator | int | None = None,
     progress: StageProgress | None = None,
+    units: tuple[Unit, int] | None = None,
 ) -> record.Calibration:
-    """Calibrate records that are in the domain's working coordinates already, maybe on disk."""
+    """Calibrate records that are in the domain's working coordinates already, maybe on disk.
+
+    ``units`` are whose data a release protects, and how many they are, where these are not single
+    rows: forecasts are for them. The noise of the paper's mechanism is for single rows.
+    """
     wanted = cluster_counts(k, len(working))
-    job = _Job(working, domain, settings, as_generator(rng), wanted, progress)
+    job = _Job(working, domain, settings, as_generator(rng), wanted, progress, units)
     return record.Calibration(
         eps=settings.eps,
         n_records=len(working),
@@ -135,6 +141,8 @@ def calibrate_working(
         eps_tilde_ceiling=uniform_pick_ceiling(settings.eps, len(working)),
         rows=tuple(job.row(key) for key in wanted),
         notes=(record.LEAK,) if domain.source == "data" else (),
+        unit=ROW.kind if units is None else units[0].kind,
+        n_units=None if units is None else units[1],
     )
 
 
@@ -162,7 +170,9 @@ class _Job:
         rng: np.random.Generator,
         wanted: tuple[int, ...],
         progress: StageProgress | None,
+        units: tuple[Unit, int] | None,
     ) -> None:
+        self._unit, self._n_units = units or (ROW, len(working))
         self._working = working
         self._domain = domain.working
         self._users_domain = domain
@@ -193,7 +203,9 @@ class _Job:
         settings = self._settings
         return record.Row(
             k=k,
-            forecast=forecast(self._users_domain, m, settings.eps, k, settings.gamma),
+            forecast=forecast(
+                self._users_domain, self._n_units, settings.eps, k, settings.gamma, self._unit
+            ),
             spread=_finite(width),
             spread_method=width_method,
             spread_at_least=_finite(at_least),

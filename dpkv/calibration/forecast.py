@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 
+from dpkv.accounting import ROW, Unit
 from dpkv.calibration.record import Forecast
 from dpkv.domain import Domain
 from dpkv.errors import UsageError
@@ -18,15 +19,24 @@ _TRIED = (2, 3, 4, 6, 8)
 _HALF = 0.505  # of the deviation, with room for rounding
 
 
-def forecast(domain: Domain, n_records: int, eps: float, k: int, gamma: float) -> Forecast | None:
-    """Return what is predicted of a release of k centers, replace-one.
+def forecast(
+    domain: Domain, n_records: int, eps: float, k: int, gamma: float, unit: Unit = ROW
+) -> Forecast | None:
+    """Return what is predicted of a release of k centers, replace-one, of so many units.
 
     None where eps is beyond what a release can have.
     """
 
     def terms(times: int) -> Terms:
         wanted = Decimal(repr(float(eps))) * times
-        return Terms.of(wanted, n_records=n_records, n_clusters=k, grid=domain.grid(), gamma=gamma)
+        return Terms.of(
+            wanted,
+            n_records=n_records,
+            n_clusters=k,
+            grid=domain.grid(),
+            gamma=gamma,
+            unit=unit,
+        )
 
     try:
         exact_eps("eps", eps)

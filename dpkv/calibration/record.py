@@ -175,6 +175,12 @@ class Calibration(_Record):
     """The schema that said what the table holds, where one did."""
     encoding: str | None = None
     decimal: str | None = None
+    unit: Literal["row", "person"] = "row"
+    """Whose data the forecasts' releases protect; all other figures are for single rows."""
+    n_units: int | None = None
+    """How many they are, where they are not the records."""
+    person: str | None = None
+    """The column that says whose a row is."""
     domain: dict[str, Any]
     coordinates: str
     radius: Radius

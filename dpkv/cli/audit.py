@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpkv import foreign
 from dpkv.cli import audit_command, options, output
 from dpkv.cli.kept_calibrations import newest_calibration
 from dpkv.cli.planning import as_calibrated, plan_release
@@ -22,17 +21,15 @@ from dpkv.settings import find_workspace
 from dpkv.workspace import private_folder
 
 if TYPE_CHECKING:
+    from dpkv.audits.opening import OpenedTable
+    from dpkv.audits.publication import Opened
     from dpkv.audits.results import Audit, Verdict
-    from dpkv.audits.run import Audited
-    from dpkv.domain import Domain
-    from dpkv.releases import Plan, ReleaseRecord
-    from dpkv.releases.inputs import ReadTable
-    from dpkv.tables.facts import TableFacts
+    from dpkv.audits.run import Audited, Job
+    from dpkv.releases import Plan
+    from dpkv.releases.inputs import FileInput, ReadTable
 
-_DEFAULT_K = range(2, 9)
-_OTHER_TABLE = (
-    "the release was not made from this table: give its table by --data, in the folder where it "
-    "was released."
+_NO_TABLE = (
+    "give the table of the release by --data; or --public, for what the release alone can say."
 )
 _OTHER_COLUMNS = (
     "the release has other columns than the table of the newest calibration: give its table by "
@@ -68,8 +65,15 @@ def audit(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs; about a minute.")] = False,
     public: Annotated[
         bool,
-        typer.Option("--public", help="Leave out all that depends on the data beyond the release."),
+        typer.Option(
+            "--public",
+            help="Leave out all that depends on the data beyond the release; without --data, "
+            "the release and its synopsis are all that is read, in seconds.",
+        ),
     ] = False,
+    public_key: Annotated[
+        Path | None, typer.Option(help="Whose signature is expected (PEM).")
+    ] = None,
     compare_eps: Annotated[
         str | None,
         typer.Option(help="More eps at which accuracy is compared, such as 0.1,0.5,2."),
@@ -113,6 +117,8 @@ def audit(
 
     Example:  dpkv audit patients.csv --eps 1 --k 2..5 --bounds=-10,10 --out audit
 
+    Example:  dpkv audit release/release.json --public
+
     Example:  dpkv audit --command 'python mine.py {input} {output} {seed}' --schema s.json
     --claim eps=1,neighbours=add-remove
     """
@@ -126,6 +132,7 @@ def audit(
             raise UsageError("--command goes with --claim, --schema and their kind, not a table.")
         audit_command.audit_command(black_box)
         return
+    from dpkv.audits.opening import counts_of, domain_of, job_of, sample_of
     from dpkv.audits.run import Job, run_audit
     from dpkv.releases.settling import settle
     from dpkv.validation import exact_eps, whole_number
@@ -136,15 +143,15 @@ def audit(
     )
     whole_number("seed", seed, at_least=0)
     target = output.check_new_folder(out)
-    record, vouched_by = _release_of(subject)
+    opened = _release_of(subject, public_key)
     said = eps, bounds, gamma, columns, plant
     chosen = mechanism != PAPERS or calibration != "certified" or missing is not None
-    if record is not None and (chosen or not scale or any(value is not None for value in said)):
+    if opened is not None and (chosen or not scale or any(value is not None for value in said)):
         raise UsageError(
             "a release is audited as it was made: only --data, --schema, --header, --encoding, "
-            "--decimal, --k, --quick, --public, --runs, --seed and --out go with it."
+            "--decimal, --k, --quick, --public, --public-key, --runs, --seed and --out go with it."
         )
-    if record is None and bounds == "private":
+    if opened is None and bounds == "private":
         raise UsageError(
             "--bounds private belongs to a release: give bounds in numbers, or audit the release."
         )
@@ -166,38 +173,41 @@ def audit(
         decimal=decimal,
         memory_limit=memory_limit,
     )
-    if record is None:
+    if opened is not None:
+        _check_public(opened.record.plan, public)
+        alone = public and not data
+        table = None if alone else _table_of(opened, data, asked, seed)
+        job = job_of(opened, table, ks)
+    else:
         asked, ks = as_calibrated(asked, ks)
         plan, records, dataset = plan_release(asked).read()
         plan = settle(plan, records.n_records).plan
-    else:
-        records, dataset = _table_of(record, data, asked)
-        plan = record.plan
-    if public and not plan.end_to_end:
-        raise UsageError(
-            "--public needs a release that is private end to end: this one's noise or bounds "
-            "depend on the data."
+        _check_public(plan, public)
+        table = sample_of(records, dataset, seed)
+        job = Job(
+            values=table.values,
+            columns=records.columns,
+            label=records.label,
+            domain=domain_of(plan, table.values, None),
+            plan=plan,
+            ks=counts_of(ks, None, table.n_units),
+            n_units=table.n_units,
+            sampled=table.sampled,
         )
     with output.new_folder(target) as folder, ProgressBar("auditing") as bar:
         found = run_audit(
-            Job(
-                values=records.values,
-                columns=records.columns,
-                label=records.label,
-                domain=_domain(plan, records, record),
-                plan=plan,
-                ks=_counts(ks, record, records.n_records),
-                n_persons=None if plan.unit.persons is None else records.n_records,
-                release=record,
-                vouched_by=vouched_by,
+            replace(
+                job,
                 seed=seed,
-                quick=quick,
+                quick=quick or job.values is None,
                 runs=runs,
                 more_eps=more_eps,
                 plant=plant,
                 command=shlex.join(["dpkv", *sys.argv[1:]]),
-                cache=private_folder(find_workspace(), "audits") / "comparison.jsonl",
-                identity=f"{dataset} {plan.columns} {header} {plan.table} {plan.schema_digest}",
+                cache=private_folder(find_workspace(), "audits") / "comparison.jsonl"
+                if job.values is not None
+                else None,
+                identity="" if table is None else _identity(table, job, header, seed),
                 progress=bar.describe,
             )
         )
@@ -211,142 +221,74 @@ def audit(
         raise VerificationError(f"{result.verdict.headline}: {'; '.join(result.verdict.reasons)}.")
 
 
-def _release_of(subject: Path | None) -> tuple[ReleaseRecord | None, tuple[str, ...]]:
-    """Return the release that a JSON subject records, and who vouches for it; None for a table."""
-    from dpkv.releases.kept_releases import parse_record
-    from dpkv.releases.signing import trusted_here
-    from dpkv.releases.verify import failed, verify, vouchers
+def _identity(table: OpenedTable, job: Job, header: bool | None, seed: int) -> str:
+    """Name the rows that are compared, opaquely."""
+    sample = seed if table.sampled else None
+    facts = f"{job.plan.table} {job.plan.schema_digest}"
+    return f"{table.dataset} {job.columns} {header} {facts} {sample}"
+
+
+def _check_public(plan: Plan, public: bool) -> None:
+    if public and not plan.end_to_end:
+        raise UsageError(
+            "--public needs a release that is private end to end: this one's noise or bounds "
+            "depend on the data."
+        )
+
+
+def _release_of(subject: Path | None, public_key: Path | None) -> Opened | None:
+    """Return the release that a JSON subject records, verified; None for a table."""
+    from dpkv.audits.opening import open_release
+    from dpkv.releases.signing import public_key_text
 
     if subject is None or subject.suffix.lower() != ".json":
-        return None, ()
-    record = parse_record(foreign.text_of(subject), subject)
-    if record.kind != "release":
-        raise UsageError(f"{subject} is a simulation: audit a release, or the table itself.")
+        if public_key is not None:
+            raise UsageError("--public-key goes with the record of a release.")
+        return None
     home = find_workspace() if find_workspace().is_dir() else None
-    checks = verify(record, workspace=home, trusted_keys=trusted_here(home))
-    if wrong := failed(checks):
-        reasons = "; ".join(f"{check.name}: {check.detail}" for check in wrong)
-        raise VerificationError(f"{subject} does not check out: {reasons}")
-    return record, vouchers(record, checks)
+    key = None if public_key is None else public_key_text(public_key)
+    return open_release(subject, home, public_key=key)
 
 
 def _table_of(
-    record: ReleaseRecord, data: list[Path] | None, asked: ReleaseOptions
-) -> tuple[ReadTable, str]:
-    """Read the table of a release as the release did; see that it is the one it was made from."""
-    from dpkv.releases.inputs import FileInput
+    opened: Opened, data: list[Path] | None, asked: ReleaseOptions, seed: int
+) -> OpenedTable:
+    """Read the table of a release: the one that is named, or the newest calibration's."""
+    from dpkv.audits.opening import OTHER_TABLE, Spelling, charged_dataset, read_table_of
     from dpkv.tables.labels import column_names
 
-    kept = newest_calibration(find_workspace()) if not data else None
-    calibration = None if kept is None else kept.record
-    charged = _charged_dataset(record)
+    record, home = opened.record, find_workspace()
+    spelling = Spelling(asked.schema, asked.header, asked.encoding, asked.decimal)
+    expected = None
     if not data:
+        kept = newest_calibration(home)
+        calibration = None if kept is None else kept.record
         if calibration is None or calibration.data_file is None:
-            raise UsageError("give the table of the release by --data.")
+            raise UsageError(_NO_TABLE)
         table, header = Path(calibration.data_file), calibration.header
-        asked = replace(
-            asked,
-            header=header,
-            schema=None if calibration.schema_file is None else Path(calibration.schema_file),
-            encoding=calibration.encoding,
-            decimal=calibration.decimal,
-        )
+        schema = None if calibration.schema_file is None else Path(calibration.schema_file)
+        spelling = Spelling(schema, header, calibration.encoding, calibration.decimal)
+        expected = calibration.data_fingerprint
         if not {column.name for column in record.plan.table} <= set(column_names(table, header)):
             raise UsageError(_OTHER_COLUMNS)
-        if charged not in (None, calibration.data_fingerprint):
-            raise UsageError(_OTHER_TABLE)  # before a cell of it is complained of
+        if charged_dataset(record, home) not in (None, expected):
+            raise UsageError(OTHER_TABLE)  # before a cell of it is complained of
         data = [table]
-    source = FileInput(
+
+    def reading(source: FileInput) -> ReadTable:
+        with ProgressBar(f"reading {source.label}") as bar:
+            return source.read(bar.update)
+
+    return read_table_of(
+        record,
         data,
-        _facts_of(record, data, asked),
+        home,
+        spelling=spelling,
         memory_limit=options.memory_bytes(asked.memory_limit),
-        workspace=find_workspace(),
+        expected=expected,
+        reading=reading,
+        seed=seed,
     )
-    source.check()
-    with ProgressBar(f"reading {source.label}") as bar:
-        records = source.read(bar.update)
-    dataset = source.fingerprint(find_workspace())
-    changed = calibration is not None and calibration.data_fingerprint != dataset
-    if changed or charged not in (None, dataset):
-        raise UsageError(_OTHER_TABLE)
-    if record.n_records not in (None, records.n_records):
-        raise UsageError("the release has another number of records: give its table by --data.")
-    return records, dataset
-
-
-def _facts_of(record: ReleaseRecord, data: list[Path], asked: ReleaseOptions) -> TableFacts:
-    """Return what the release took the table for; the schema that it names says the rest."""
-    from dpkv.tables.described import facts_by, schema_of
-
-    plan = record.plan
-    schema = (
-        None
-        if plan.schema_digest is None
-        else schema_of(asked.schema, data[0] if len(data) == 1 else None)
-    )
-    if plan.schema_digest != (None if schema is None else schema.digest):
-        found = "there is none beside the table" if schema is None else "this is another one"
-        raise UsageError(f"the release was made by a schema, and {found}: give that by --schema.")
-    names = [facts.name for facts in plan.table]
-    facts = facts_by(
-        schema,
-        columns=names,
-        header=asked.header,
-        person=plan.unit.person_column,
-        encoding=asked.encoding,
-        decimal=asked.decimal,
-    )
-    spelled = {column.name: column.booleans for column in facts.used}
-    return replace(
-        facts,
-        columns=tuple(
-            replace(one.column, booleans=spelled[one.name] if one.truth_values else None)
-            for one in plan.table
-        ),
-        person=plan.unit.person_column,
-        weight=plan.unit.weight_facts,
-    )
-
-
-def _charged_dataset(record: ReleaseRecord) -> str | None:
-    """Return the fingerprint of the release's table, where the ledger here has it."""
-    from dpkv.ledger import NAMED, Ledger
-
-    entry = (
-        None
-        if record.ledger is None
-        else Ledger(find_workspace()).read().entry(record.ledger.number)
-    )
-    if entry is None or entry.release_id != record.release_id or entry.dataset.startswith(NAMED):
-        return None
-    return entry.dataset
-
-
-def _domain(plan: Plan, records: ReadTable, record: ReleaseRecord | None) -> Domain:
-    from dpkv.domain import Domain, data_domain
-
-    if record is not None:
-        return Domain.from_dict(record.bounds.domain)
-    if plan.domain is not None:
-        return Domain.from_dict(plan.domain)
-    return data_domain(records.values, scaled=plan.scaled)
-
-
-def _counts(
-    ks: tuple[int, ...] | None, record: ReleaseRecord | None, n_records: int
-) -> tuple[int, ...]:
-    from dpkv.validation import cluster_count
-
-    if record is not None:
-        if record.plan.fewest is not None:
-            raise UsageError(
-                "a release that chose k itself cannot be audited yet: 'dpkv verify' re-checks its "
-                "record, and an audit of the table with --k and --mechanism synopsis audits the "
-                "same questions."
-            )
-        ks = tuple(sorted({record.plan.k, *(ks or ())}))
-    wanted = ks or tuple(k for k in _DEFAULT_K if k <= n_records) or (1,)
-    return tuple(cluster_count(k, n_records, "k") for k in wanted)
 
 
 def _write(found: Audited, result: Audit, folder: output.NewFolder) -> None:

@@ -14,8 +14,11 @@ from dpkv.cli.reading import TableOptions
 from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
+    from dpkv.accounting import Unit
     from dpkv.calibration import Calibration
     from dpkv.calibration.record import Row
+    from dpkv.tables import Table
+    from dpkv.tables.facts import TableFacts
 
 _END_TO_END = "eps-DP end to end, whatever the data"
 _LEAKED = "not end to end here, the bounds were read from the data"
@@ -28,6 +31,9 @@ _LEGEND = (
 _CHOOSE_WITHOUT_THE_DATA = (
     "choose k, mechanism, gamma and columns without looking at the data: the published figures",
     "depend on them, and no guarantee covers a choice that was made by those",
+)
+_OF_SINGLE_ROWS = (
+    "below: the noise of the paper's mechanism, as if every row were a person of its own"
 )
 _BY_RANDOM_SEARCH = ("spread*", "monot.*", "eps~*")
 
@@ -89,11 +95,18 @@ def calibrate(
     )
     file = WatchedFile(data)
     prepared = table.read(data_bounds=True, for_release=True)
+    facts = prepared.facts
     assert prepared.domain is not None
     working = prepared.working.astype("float64", copy=False)
     with ProgressBar("calibrating") as bar:
         record = calibrate_working(
-            working, prepared.domain, settings, k=wanted, rng=seed, progress=bar.describe
+            working,
+            prepared.domain,
+            settings,
+            k=wanted,
+            rng=seed,
+            progress=bar.describe,
+            units=_units_of(prepared.table, facts),
         )
     record = record.model_copy(
         update={
@@ -105,6 +118,7 @@ def calibrate(
             "data_fingerprint": file.fingerprint(find_workspace()),
             "header": header,
             "missing": missing,
+            "person": facts.person,
         }
     )
     if plot is not None:
@@ -123,6 +137,26 @@ def calibrate(
     )
 
 
+def _units_of(table: Table, facts: TableFacts) -> tuple[Unit, int] | None:
+    """Return whose data a release protects, and how many they are; None for single rows."""
+    from dpkv.accounting import ROW
+    from dpkv.releases.inputs import InputTable
+    from dpkv.releases.unit_facts import UnitFacts
+
+    unit = UnitFacts.of(facts).weighing.unit
+    if unit == ROW:
+        return None
+    rows = InputTable(
+        table.values,
+        table.columns,
+        "",
+        counts=table.counts,
+        person_keys=table.person_keys,
+        weights=table.weights,
+    )
+    return unit, rows.n_records
+
+
 def _draw(record: Calibration, path: Path) -> None:
     from dpkv.calibration.plot import sigma_figure
 
@@ -131,13 +165,16 @@ def _draw(record: Calibration, path: Path) -> None:
 
 def _show(record: Calibration) -> None:
     public = record.domain["source"] != "data"
-    output.say(f"eps = {record.eps:g}, {record.neighbours} neighbours, protecting one row")
+    output.say(f"eps = {record.eps:g}, {record.neighbours} neighbours, {_protecting(record)}")
+    persons = "" if record.unit == "row" else f" of {record.n_units} persons"
     output.say(
-        f"{record.n_records} x {record.n_features} records, bounds: {record.domain['source']}, "
-        f"coordinates: {record.coordinates}"
+        f"{record.n_records} x {record.n_features} records{persons}, bounds: "
+        f"{record.domain['source']}, coordinates: {record.coordinates}"
     )
     output.say()
     _show_forecasts(record)
+    if record.unit == "person":
+        output.say(_OF_SINGLE_ROWS)
     output.print_table(
         f"certified noise (Theorem A): {_END_TO_END if public else _LEAKED}",
         ["k", "eps~", "sigma", "Laplace sigma_2", "less noise", "centre moves by"],
@@ -162,6 +199,12 @@ def _show(record: Calibration) -> None:
     _advise(record)
     for sentence in _CHOOSE_WITHOUT_THE_DATA:
         output.say(sentence)
+
+
+def _protecting(record: Calibration) -> str:
+    if record.unit == "row":
+        return "protecting one row"
+    return f"protecting one person (column {record.person})"
 
 
 def _show_forecasts(record: Calibration) -> None:

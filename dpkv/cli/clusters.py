@@ -16,6 +16,7 @@ _MARK = {True: "<- chosen", False: ""}
 
 def show_clusters(record: ReleaseRecord) -> None:
     """Print the centres in the columns' units, with what noise leaves open of them."""
+    from dpkv.releases.digits import with_error
     from dpkv.releases.frames import cells_of
     from dpkv.releases.wording import ERRORS_COVER, UNTOLD
 
@@ -30,7 +31,8 @@ def show_clusters(record: ReleaseRecord) -> None:
         _show_curve(record)
     if record.potential is not None:
         potential = record.potential
-        output.say(f"potential: {potential.value:.4g} ± {potential.sd:.2g}, from noisy answers")
+        told = " ± ".join(with_error(potential.value, potential.sd))
+        output.say(f"potential: {told}, from noisy answers")
     if record.untold is not None:
         output.say(f"{UNTOLD.get(record.untold, record.untold)}.")
     if record.sizes is not None:

@@ -23,7 +23,10 @@ def tell_prediction(settled: Settled) -> None:
         return
     pairs = zip(found, settled.plan.columns, strict=True)
     shown = output.first_few(f"{deviation:.2g} in {name}" for deviation, name in pairs)
-    output.note(f"predicted: a centre is typically off by about {shown}, because of the noise.")
+    often = "" if settled.plan.fewest is None else f" if there are {settled.plan.k} of them"
+    output.note(
+        f"predicted: a centre is typically off by about {shown}, because of the noise{often}."
+    )
 
 
 def confirm_charge(settled: Settled, account: str) -> None:

@@ -137,6 +137,9 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         one_row_per_person=asked.one_row_per_person,
         weight=asked.weight,
         most_weight=asked.most_weight,
+        publisher=asked.publisher,
+        data_about=asked.data_about,
+        purpose=asked.purpose,
     )
     asked.engine_options.check()
     source = FileInput(

@@ -36,7 +36,10 @@ class TableOptions:
         return self.schema or find_schema(self.data)
 
     def read(self, *, data_bounds: bool = False, for_release: bool = False) -> Prepared:
-        """Read the table and bring it into its domain, as a release would if it is for one."""
+        """Read the table and bring it into its domain, as a release would if it is for one.
+
+        Then rows that count for nothing have no working coordinates.
+        """
         from dpkv.tables import open_table, prepare
         from dpkv.tables.described import domain_by, facts_by, schema_of
         from dpkv.tables.table import check_header
@@ -62,6 +65,7 @@ class TableOptions:
                 bounds=domain_by(source.facts, bounds, schema, scaled=self.scale),
                 scaled=self.scale,
                 data_bounds=data_bounds,
+                leave_out=for_release,
                 memory_limit=memory_limit,
                 progress=bar.update,
             )

@@ -102,7 +102,7 @@ def release(
     charging.point_out()
     settled = settle(plan, records.n_records)
     _check_export(asked.export_synopsis, settled.plan.mechanism)
-    _caution(settled)
+    _caution(settled, job)
     tell_prediction(settled)
     if not yes and not charging.is_repeated:
         confirm_charge(settled, records.label if dataset is None else dataset)
@@ -242,7 +242,7 @@ def simulate(
     plan, records, _ = job.read()
     settled = settle(plan, records.n_records, simulated=True)
     _check_export(asked.export_synopsis, settled.plan.mechanism)
-    _caution(settled)
+    _caution(settled, job)
     with output.new_folder(target) as folder:
         done = rehearse(settled, records, seed=seed)
         files = _write(done, folder, asked.export_synopsis)
@@ -277,11 +277,11 @@ def _check_export(export_synopsis: bool, mechanism: str) -> None:
         )
 
 
-def _caution(settled: Settled) -> None:
+def _caution(settled: Settled, job: ReleaseJob) -> None:
     """Say, before anything is charged, what speaks against a release that can be carried out."""
-    from dpkv.releases.cautions import cautions
+    from dpkv.releases.cautions import cautions, cautions_about_table
 
-    for sentence in cautions(settled):
+    for sentence in (*cautions_about_table(job.preparation), *cautions(settled)):
         _note_warning(sentence)
 
 

@@ -152,6 +152,15 @@ class ReleaseOptions:
         float | None,
         typer.Option(help="Public upper bound of the weights; larger ones are reduced to it."),
     ] = None
+    publisher: Annotated[
+        str | None, typer.Option(help="Who releases this: published in the record and the report.")
+    ] = None
+    data_about: Annotated[
+        str | None, typer.Option(help="What kind of data it is from, in words; published.")
+    ] = None
+    purpose: Annotated[
+        str | None, typer.Option(help="What the release is for, in words; published.")
+    ] = None
     memory_limit: options.MemoryLimit = 512
     engine: sharding.Engine = "local"
     scheduler: sharding.Scheduler = None

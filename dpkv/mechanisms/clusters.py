@@ -80,17 +80,26 @@ def fit_total(sizes: Float64s, noise: Float64s, total: float | None) -> tuple[Fl
 
 
 def radii_from_norms(
-    histogram: Integers, edges: Integers, *, squared: bool, n_features: int, bin_sd: float
+    histogram: Integers,
+    edges: Integers,
+    *,
+    sizes: Float64s,
+    squared: bool,
+    n_features: int,
+    bin_sd: float,
 ) -> tuple[Float64s, Float64s]:
     """Return every cluster's root mean squared distance from noisy counts of norms, and its error.
 
     A gamma distribution of squared norms is fitted to all bins at once: far bins, where a little
     noise would weigh much, are told from it rather than added up. Norms in L1 are turned to L2 as
-    those of equal normal columns are.
+    those of equal normal columns are. Clusters of few records share one distribution, of all
+    ``sizes`` together, and its mean over all that the noise leaves possible.
     """
     rows = histogram.astype(np.float64)
-    rows[rows.sum(axis=1) < _WEAK * bin_sd] = rows.sum(axis=0)
+    weak = rows.sum(axis=1) < _WEAK * bin_sd
     means, shares = _gammas(tuple(edges.tolist()))
+    flatness = 1.0 if squared else math.pi / 2.0 / (n_features + math.pi / 2.0 - 1.0)
+    lengths = np.sqrt(means * flatness)
     fits = np.einsum("smb,kb->ksm", shares, rows)
     power = (shares**2).sum(axis=2)
     gain = np.maximum(fits, 0.0) ** 2 / power  # what the best multiple of a shape explains
@@ -100,9 +109,14 @@ def radii_from_norms(
     amount = np.maximum(scale / power[shape, mean], 1.0)
     slope = np.gradient(shares, np.log(means), axis=1)[shape, mean]  # by the mean's logarithm
     of_log_mean = bin_sd / np.maximum(amount * np.sqrt((slope**2).sum(axis=1)), 1e-300)
-    flatness = 1.0 if squared else math.pi / 2.0 / (n_features + math.pi / 2.0 - 1.0)
-    radii = np.sqrt(means[mean] * flatness)
-    return radii, radii * np.minimum(of_log_mean / 2.0, 1.0)
+    radii, errors = lengths[mean], lengths[mean] * np.minimum(of_log_mean / 2.0, 1.0)
+    if weak.any():
+        noise = bin_sd * math.sqrt(len(rows))
+        misfit = ((rows.sum(axis=0) - sizes.sum() * shares) ** 2).sum(axis=2) / (2.0 * noise**2)
+        chances = np.exp(misfit.min() - misfit).sum(axis=0)
+        radii[weak] = middle = float(chances @ lengths / chances.sum())
+        errors[weak] = math.sqrt(float(chances @ (lengths - middle) ** 2 / chances.sum()))
+    return radii, errors
 
 
 @cache

@@ -90,6 +90,22 @@ def release(
     one_row_per_person : "mean" makes one row of all rows of a person.
     weight : survey weights: the name of a file's column, or one number per row of data in memory.
     most_weight : their public upper bound.
+    publisher : who releases this; the record and the report say so, and what follows.
+    data_about : what kind of data it is from, in words.
+    purpose : what it is for.
+
+    Returns
+    -------
+    ``Release``: ``centers`` in the user's coordinates, ``record``, and ``synopsis`` where the
+    mechanism makes one; ``to_frame()`` and ``write(folder)``.
+
+    Examples
+    --------
+    >>> import numpy as np, dpkv
+    >>> X = np.random.default_rng(0).random((500, 2))
+    >>> done = dpkv.release(X, k=3, eps=1, bounds=(0, 1), workspace=None)
+    >>> done.centers.shape, done.record.guarantee.eps
+    ((3, 2), '1')
     """
     request = Request(k=k, eps=eps, bounds=bounds, **options)
     return release_table(data, request, workspace=workspace, dataset=dataset, release_id=release_id)
@@ -137,6 +153,17 @@ def simulate(
     """Run what ``release`` runs with seeded draws, for study: the result must not be released.
 
     The parameters are those of ``release``. No ledger is touched.
+
+    Returns
+    -------
+    ``Release``, whose record says that it is not releasable.
+
+    Examples
+    --------
+    >>> import numpy as np, dpkv
+    >>> X = np.random.default_rng(0).random((500, 2))
+    >>> dpkv.simulate(X, k=3, eps=1, bounds=(0, 1), seed=0).record.releasable
+    False
     """
     request = Request(k=k, eps=eps, bounds=bounds, **options)
     _, table, plan = _read(data, request, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpkv.mechanisms import Neighbours
+from dpkv.releases.preparation import Preparation
 from dpkv.releases.settling import Settled
 from dpkv.releases.wording import factor
 
@@ -26,6 +27,35 @@ def cautions(settled: Settled) -> Iterator[str]:
         )
     if plan.neighbours is Neighbours.REPLACE_ONE:
         yield from _about_few(settled)
+
+
+def cautions_about_table(preparation: Preparation) -> Iterator[str]:
+    """Yield sentences about how the table was described, before a record of it is read."""
+    plan, schema = preparation.plan, preparation.request.described
+    if plan.unit.persons is None:
+        yield (
+            "this protects one row, not one person: where a person may have several rows, name "
+            "their column by --person"
+        )
+    names = [column.name for column in plan.table if not column.categories]
+    if schema is None or preparation.request.bounds is None or plan.domain is None:
+        return
+    described = dict(zip(names, schema.bounds(names), strict=True))
+    lower, upper = plan.domain.get("lower"), plan.domain.get("upper")
+    if lower is None or upper is None:
+        return
+    ends = dict(zip(plan.columns, zip(lower, upper, strict=True), strict=True))
+    given = {tuple(map(float, ends[name])) for name in names}
+    if len(given) == 1 and len(names) > 1 and len(set(described.values())) > 1:
+        (low, high), (name, own) = given.pop(), next(iter(described.items()))
+        yield (
+            f"one pair of bounds, {low:g} to {high:g}, is given for columns that the schema says "
+            f"are different ({_spelled(name, own)}, ...): without --bounds each has its own"
+        )
+
+
+def _spelled(name: str, bounds: tuple[float, float] | int) -> str:
+    return name if isinstance(bounds, int) else f"{name} {bounds[0]:g} to {bounds[1]:g}"
 
 
 def advice(settled: Settled) -> Iterator[str]:
@@ -49,7 +79,7 @@ def _about_few(settled: Settled) -> Iterator[str]:
         )
     if plan.calibration == "published":  # its noise depends on the records
         return
-    if settled.mechanism.is_hopeless(n_records):
+    if plan.fewest is None and settled.mechanism.is_hopeless(n_records):
         yield (
             f"with eps = {plan.eps} and k = {plan.k}, --mechanism {plan.mechanism} is predicted to "
             "give centres that are no better than ones chosen without the data"

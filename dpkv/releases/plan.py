@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from decimal import ROUND_FLOOR, Decimal
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from dpkv.accounting.exact import downward
 from dpkv.accounting.theorem_a import DEFAULT_GAMMA
@@ -30,6 +30,7 @@ from dpkv.mechanisms import (
 )
 from dpkv.mechanisms.mechanism import Densities
 from dpkv.records.persons import Weighing
+from dpkv.releases.about import About
 from dpkv.releases.canonical import digest
 from dpkv.releases.codes import Code
 from dpkv.releases.frozen import Frozen
@@ -126,6 +127,8 @@ class Plan(Frozen):
     grid_bits: int = GRID_BITS
     behind_steps: bool = False
     """Whether steps before an estimator, which no release sees, may have changed the records."""
+    about: About | None = None
+    """Who releases it, from what data and what for, where that was said."""
 
     @classmethod
     def of(
@@ -150,6 +153,7 @@ class Plan(Frozen):
         scaled: bool = True,
         clamp: bool = True,
         schema_digest: str | None = None,
+        about: About | None = None,
     ) -> Plan:
         """Check what was asked for and write it down."""
         relation = as_neighbours(neighbours)
@@ -203,6 +207,7 @@ class Plan(Frozen):
             scaled=truth("scaled", scaled),
             clamp=truth("clamp", clamp),
             schema_digest=schema_digest,
+            about=about,
         )
 
     @model_validator(mode="after")
@@ -254,6 +259,12 @@ class Plan(Frozen):
         if self.eps_tilde is not None:
             positive_finite("eps_tilde", self.eps_tilde)
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what nobody said: plans from before it could be said keep their digest."""
+        fields: dict[str, Any] = write(self)
+        return {name: v for name, v in fields.items() if name != "about" or v is not None}
 
     @property
     def exact_eps(self) -> Decimal:

@@ -91,6 +91,7 @@ def prepare_release(request: Request, source: Input) -> Preparation:
         scaled=request.scaled,
         clamp=request.clamp,
         schema_digest=None if request.described is None else request.described.digest,
+        about=request.about,
     )
     return Preparation(request, source, domain, plan)
 

@@ -17,6 +17,7 @@ from dpkv.accounting.theorem_a import DEFAULT_GAMMA
 from dpkv.domain import Bounds, Domain
 from dpkv.errors import ParameterError
 from dpkv.mechanisms.registry import AUTO
+from dpkv.releases.about import About
 from dpkv.releases.plan import DEFAULT_BOUNDS_SHARE
 from dpkv.tables.described import facts_by, schema_of
 from dpkv.tables.facts import Missing, TableFacts, WeightColumn
@@ -51,6 +52,9 @@ class Options(TypedDict, total=False):
     one_row_per_person: str | None
     weight: str | Sequence[float] | None
     most_weight: float | None
+    publisher: str | None
+    data_about: str | None
+    purpose: str | None
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,17 @@ class Request:
     """Survey weights: the name of a file's column, or one number per row."""
     most_weight: float | None = None
     """Their public bound: larger weights are moved to it."""
+    publisher: str | None = None
+    """Who releases this: published, as the two below."""
+    data_about: str | None = None
+    """What kind of data it is from, in words."""
+    purpose: str | None = None
+    """What it is for."""
+
+    @property
+    def about(self) -> About | None:
+        """What is said of the release, if anything is."""
+        return About.of(self.publisher, self.data_about, self.purpose)
 
     @property
     def table_facts(self) -> TableFacts:

@@ -7,6 +7,7 @@ guarantee, and whatever is done with it costs nothing more. ``read_synopsis`` gi
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, Self, SupportsIndex
 
@@ -19,6 +20,7 @@ from dpkv.grid import GRID_BITS, Grid
 from dpkv.kernels import assign_nearest
 from dpkv.mechanisms.synopsis import PrivateCells, WeightedPoints, weighted_points
 from dpkv.mechanisms.synopsis.clustering import cluster
+from dpkv.mechanisms.synopsis.marginals import marginal
 from dpkv.mechanisms.synopsis.mechanism import opening_estimate
 from dpkv.mechanisms.synopsis.settings import MOST_CELL_DIMENSIONS
 from dpkv.mechanisms.synopsis.synthesis import draw_rows
@@ -236,6 +238,19 @@ class PrivateSynopsis(Frozen):
         drawn = self.cells.space.lift(draw_rows(self.cells, wanted, as_generator(rng)))
         points = self.grid.clip(np.rint(drawn).astype(np.int64))
         return np.asarray(Domain.from_dict(self.domain).clip(self.grid.restore(points)))
+
+    def density(self, columns: Sequence[int], bins: SupportsIndex) -> tuple[Float64s, Float64s]:
+        """Return about how many records lie in bins of one or two columns, and the bins' edges.
+
+        Bins are equally wide, from bound to bound, in the user's coordinates. Spends nothing.
+        """
+        width = whole_number("bins", bins, at_least=1)
+        low, high = self.grid.box
+        edges = [np.linspace(float(low[one]), float(high[one]), width + 1) for one in columns]
+        found = np.maximum(marginal(self.cells, columns, edges), 0.0) / self.per
+        origin, steps = np.asarray(self.grid.origin), np.asarray(self.grid.steps)
+        users = [origin[one] + own * steps[one] for one, own in zip(columns, edges, strict=True)]
+        return found, np.asarray(users)
 
     def to_json(self) -> str:
         """Return the synopsis as JSON text, a line a field."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpkv.domain import Bounds, Domain, data_domain
-from dpkv.errors import DomainError, ParameterError
+from dpkv.errors import DomainError, ParameterError, TableError
 from dpkv.tables.facts import Missing, TableFacts
 from dpkv.tables.store import MEMORY_LIMIT, map_rows
 from dpkv.tables.table import Source, Table, cannot_hold, load, open_table
@@ -21,6 +21,8 @@ class Prepared:
     table: Table
     domain: Domain | None
     working: Floats
+    facts: TableFacts
+    """What the table's columns were taken for."""
 
     def restore(self, points: Floats) -> Floats:
         """Return points of working coordinates in the user's."""
@@ -33,6 +35,7 @@ def prepare(
     bounds: Bounds | Domain | None = None,
     scaled: bool = True,
     data_bounds: bool = False,
+    leave_out: bool = False,
     memory_limit: int = MEMORY_LIMIT,
     workspace: str | Path = ".dpkv",
     progress: Progress | None = None,
@@ -40,25 +43,30 @@ def prepare(
     """Read a source and bring its records into the domain, if there is one.
 
     Without ``bounds``, ``data_bounds`` takes the box around the data, whose source says that it
-    leaks them.
+    leaks them. ``leave_out`` gives no working coordinates to rows that count for nothing.
 
     What a cell of text, NaN, infinity, nothing or a number beyond ±2^53 becomes is a fact of its
     column (``facts.Missing``). Where no column refuses such cells, none refuses the table; a file
     that is not made of rows of equally many cells still is refused.
     """
-    every_row_counts(source.facts)
+    if not leave_out:
+        every_row_counts(source.facts)
     domain = domain_of(source.columns, bounds, scaled)
     table = load(source, memory_limit=memory_limit, workspace=workspace, progress=progress)
+    values, mapped = table.values, table.mapped_file is not None
+    if table.counts is not None and not table.counts.all():
+        values, mapped = values[table.counts], False
+        if not len(values):
+            raise TableError(f"{source.path} has no row that counts: every one has a missing cell.")
     if domain is None and data_bounds:
-        domain = data_domain(table.values, scaled=scaled)
+        domain = data_domain(values, scaled=scaled)
     if domain is None:
-        return Prepared(table, None, table.values)
-    mapped = table.mapped_file is not None
+        return Prepared(table, None, values, source.facts)
     try:
-        working = map_rows(table.values, domain.to_working, mapped=mapped, workspace=workspace)
+        working = map_rows(values, domain.to_working, mapped=mapped, workspace=workspace)
     except OSError as error:
         raise cannot_hold(workspace, source.path, error) from None
-    return Prepared(table, domain, working)
+    return Prepared(table, domain, working, source.facts)
 
 
 def every_row_counts(facts: TableFacts) -> None:

@@ -38,6 +38,7 @@ PUBLIC = [
     "VerificationError",
     "__version__",
     "assign",
+    "audit",
     "calibrate",
     "cluster_synopsis",
     "estimate_optimum",

@@ -16,6 +16,9 @@ from dpkv.audits.results import (
     CalibrationRow,
     Conformance,
     DataLoss,
+    Density,
+    NoiseFact,
+    Publication,
     PublishedBound,
     Rival,
     SampledBound,
@@ -96,7 +99,6 @@ def audit(**changes: Any) -> Audit:
             Rival(name=name, what=what, version=version, note=note)
             for name, what, version, note in _RIVALS
         ),
-        "synthetic_points": synthetic(CENTERS),
         "notes": ("The published calibration is undefined for k = 3, 4, 5 on this table.",),
     }
     return Audit(**{**fields, **changes})
@@ -144,7 +146,46 @@ def planned() -> Audit:
     """Return the audit of a table that nothing was released from yet."""
     subject = _subject().model_copy(update={"release_id": None, "released_centers": None})
     losses = tuple(loss.model_copy(update={"release_loss": None}) for loss in audit().data_losses)
-    return audit(subject=subject, synthetic_points=(), data_losses=losses)
+    return audit(subject=subject, data_losses=losses)
+
+
+def told() -> Audit:
+    """Return the audit of a release that says all there is to say of itself."""
+    return audit(subject=_subject().model_copy(update={"publication": publication()}))
+
+
+def publication(**changes: Any) -> Publication:
+    """Return what a release says of itself, a chosen number of centres among it."""
+    edges = tuple(np.linspace(-10.0, 10.0, 13).tolist())
+    rows = np.add.outer(np.arange(12), np.arange(12)) % 5 * 40.0
+    fields: dict[str, Any] = {
+        "created": "2026-03-13T08:00:00+00:00",
+        "publisher": HOSTILE,
+        "data_about": "where patients live",
+        "purpose": "to plan clinics",
+        "charged": "1",
+        "spent": "1",
+        "budget": "2",
+        "left": "1",
+        "missing": "A row with a missing or unusable cell counts for nothing.",
+        "signed": "not signed",
+        "checks": 11,
+        "kind": "synopsis",
+        "fewest": 2,
+        "most": 8,
+        "curve": (900.0, 400.0, 120.0, 60.0, 20.0, 18.0, 17.0, 16.5),
+        "center_sd": tuple((0.3, 0.05 * place) for place in range(1, 6)),
+        "sizes": (6687.0, 3992.0, 2143.0, 4460.0, 0.0),
+        "noise": (NoiseFact(added_to="each count of a cell", sd=3.2261, unit="records"),),
+        "densities": (
+            Density(
+                columns=("east_km", "north_km"),
+                edges=(edges, edges),
+                records=tuple(map(tuple, rows.tolist())),
+            ),
+        ),
+    }
+    return Publication(**{**fields, **changes})
 
 
 def wide() -> Audit:
@@ -181,7 +222,6 @@ def wide() -> Audit:
         data_losses=tuple(_data_loss(k) for k in ks),
         utility=(*utility(ks), row),
         rivals=(*audit().rivals, Rival(name=HOSTILE, what=HOSTILE, version=HOSTILE, note=HOSTILE)),
-        synthetic_points=synthetic(centers),
         notes=(HOSTILE,),
     )
 
@@ -359,11 +399,3 @@ def _utility(
         private=private,
         failure="2 of 30 runs: overflow in a sum" if partly else failure,
     )
-
-
-def synthetic(centers: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...], ...]:
-    """Return points around centres."""
-    rng = np.random.default_rng(1)
-    points = np.repeat(np.asarray(centers), 60, axis=0)
-    points = points + rng.normal(0.0, 1.1, points.shape)
-    return tuple(map(tuple, points.round(4).tolist()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from dpkv.audits.report import render
-from support.audit_example import audit, boundless, planned, utility, violated, wide
+from support.audit_example import audit, boundless, planned, told, utility, violated, wide
 from support.pages import Element, parsed
 
 VARIANTS = {
@@ -13,6 +13,7 @@ VARIANTS = {
     "violated": violated(),
     "boundless": boundless(),
     "planned": planned(),
+    "told": told(),
     "wide": wide(),
     "public": audit().public(),
     "two-eps": audit(utility=utility((2, 3), 0.5) + utility((2, 3), 2.0)),

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpkv
 from dpkv.domain import Domain
 from dpkv.mechanisms import MECHANISMS, Neighbours
 from dpkv.releases import Plan, settle
-from dpkv.releases.cautions import cautions
+from dpkv.releases.cautions import cautions, cautions_about_table
 from dpkv.releases.guarantee import not_protected
+from dpkv.releases.inputs import open_input
 from dpkv.releases.plan import BoundsSource
+from dpkv.releases.preparation import prepare_release
+from dpkv.releases.request import Request
 from dpkv.releases.wording import NOT_PROTECTED
 from dpkv.tables.facts import Missing, numeric_facts
+from dpkv.tables.schema import TableSchema
 
 ADD_REMOVE = [name for name, kind in MECHANISMS.items() if Neighbours.ADD_REMOVE in kind.relations]
 BOX = Domain.bounded((-1, 1), 2)
@@ -117,3 +122,29 @@ def test_a_power_beyond_floats_is_left_as_it_is() -> None:
     for eps, shown in ((1, "e^1 = 2.718."), (699, "e^699 = "), (1000, "at most e^1000.")):
         done = dpkv.release(records, k=2, eps=eps, bounds=(-1, 1), workspace=None)
         assert shown in done.record.summary and "inf" not in done.record.summary
+
+
+def prepared(**asked):
+    """Return a table of two columns, described by a schema unless told otherwise, as prepared."""
+    fields = [
+        {"name": name, "type": "number", "constraints": {"minimum": low, "maximum": high}}
+        for name, low, high in (("age", 0, 110), ("bmi", 10, 60))
+    ]
+    schema = TableSchema.model_validate({"fields": fields})
+    request = Request(**{"k": 2, "eps": 1, "bounds": None, "schema": schema, **asked})
+    frame = pd.DataFrame({"age": [20.0, 30.0, 40.0], "bmi": [20.0, 25.0, 30.0]})
+    return prepare_release(request, open_input(frame, request, "."))
+
+
+def test_one_pair_of_bounds_for_columns_that_the_schema_tells_apart_is_pointed_out():
+    told = " / ".join(cautions_about_table(prepared(bounds=(0, 200))))
+    assert "one pair of bounds, 0 to 200" in told and "age 0 to 110" in told
+    own = {"age": (0, 100), "bmi": (10, 50)}
+    for asked in ({}, {"bounds": own}, {"bounds": (0, 200), "schema": None}):
+        assert "pair of bounds" not in " / ".join(cautions_about_table(prepared(**asked)))
+
+
+def test_rows_are_not_persons_where_nobody_named_them():
+    (told,) = cautions_about_table(prepared())
+    assert told.startswith("this protects one row, not one person")
+    assert not list(cautions_about_table(prepared(person=["a", "b", "c"])))

@@ -96,7 +96,6 @@ def test_plots_take_their_colours_from_the_page(name: str) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"synthetic_points": ()},
         {"rivals": (), "utility": utility((3,))},
         {"data_losses": (audit().data_losses[0].model_copy(update={"simulated_losses": (0.0,)}),)},
         {"data_losses": (audit().data_losses[3].model_copy(update={"simulated_losses": ()}),)},
@@ -118,7 +117,6 @@ def test_plots_take_their_colours_from_the_page(name: str) -> None:
                     "domain": {"kind": "box", "lower": [0.0], "upper": [9.0]},
                 }
             ),
-            "synthetic_points": ((1.0,), (2.5,)),
         },
         {
             "subject": audit().subject.model_copy(
@@ -129,7 +127,6 @@ def test_plots_take_their_colours_from_the_page(name: str) -> None:
                     "domain": {"kind": "box", "lower": [0.0] * 3, "upper": [9.0] * 3},
                 }
             ),
-            "synthetic_points": (),
         },
     ],
 )  # fmt: skip

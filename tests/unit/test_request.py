@@ -20,6 +20,8 @@ DEFAULTS = {one.name: one.default for one in fields(Request) if one.default is n
 ELSEWHERE = {"k": "n_clusters", "eps": "epsilon"}
 NOT_OF_THE_ESTIMATOR = {"calibration", "clamp", "columns", "header", "encoding", "decimal"}
 """X brings its own columns, and is no file."""
+NOT_OF_THE_ESTIMATOR |= {"publisher", "data_about", "purpose"}
+"""What a record says of itself is said where a record is written."""
 OF_A_FIT = {"person": "person", "weight": "sample_weight"}
 """What is said of every row is said when there are rows."""
 SPELLED = {"scaled": "scale"}

@@ -125,7 +125,6 @@ class VerdictCard:
     reasons: tuple[str, ...]
     gauge: Gauge
     facts: tuple[tuple[str, str], ...]
-    assumptions: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,35 @@ _LEFT_OUT = "The published noise depends on the records and is left out of the p
 _HEADER = ("k", "certified eps~", "certified noise", "Laplace noise, sigma_2")
 
 
+_ADDED = (
+    "What was added to the answers that the release was made from, as standard deviations. All of "
+    "it follows from public facts, and is drawn from the operating system's randomness."
+)
+
+
+def noise_section(audit: Audit) -> Section:
+    """Return the noise of the mechanism that was released; nothing without a release."""
+    told = audit.subject.publication
+    title = "The noise of this release"
+    if told is None or not told.noise:
+        return Section("noise", title, ())
+    rows = tuple(plain(one.added_to, number(one.sd), one.unit) for one in told.noise)
+    table = TableBlock(
+        "release-noise",
+        "Noise, by what it was added to",
+        ("added to", "standard deviation", "in"),
+        rows,
+        words=frozenset({0, 2}),
+    )
+    return Section("noise", title, (Text(_ADDED), table))
+
+
 def calibration_section(audit: Audit) -> Section:
     """Return the calibration as a table and a plot."""
     rows, public = audit.calibration, audit.visibility == "public"
     title = "Calibration"
     if not rows:
-        return Section("calibration", title, (Text("No calibration is part of this audit."),))
+        return Section("calibration", title, ())
     shown = "" if public else ", and the published noise where it is defined"
     picture = Picture(
         "noise",
@@ -34,7 +57,8 @@ def calibration_section(audit: Audit) -> Section:
     )
     second = Text(_LEFT_OUT if public else _PUBLISHED)
     table = _public_table(rows) if public else _table(rows)
-    return Section("calibration", title, (Text(_WHAT), second, picture, table))
+    drawn = (picture,) if len(rows) > 1 else ()
+    return Section("calibration", title, (Text(_WHAT), second, *drawn, table))
 
 
 def _public_table(rows: tuple[CalibrationRow, ...]) -> TableBlock:

@@ -17,13 +17,26 @@ from dpkv.audits.report.blocks import (
 from dpkv.audits.report.numbers import count, exact, number
 from dpkv.audits.results import Audit, Subject
 
-_TITLE = "The release"
+_TITLE = "The groups"
 _NONE = (
     "Nothing has been released: there are no centres to draw. The verdict is about what a release "
     "would cost."
 )
-_DRAWN = "Released centres and made-up points all over the bounds; no record is drawn."
-_ONLY_CENTERS = "Released centres; no record is drawn."
+_ONLY_CENTERS = "The released centres; nothing in the picture is a record."
+_DENSITY = (
+    "Darker means more records, as the private cells tell: they are part of the release, and "
+    "nothing in the picture is a record."
+)
+_MARKS = "A diamond is a centre, with its number."
+_RINGS = "A ring's area is the size of its group."
+_ELLIPSES = (
+    "With a probability of 90 % a centre's ellipse holds where it would be without noise; most are "
+    "smaller than the diamond."
+)
+_CURVE = (
+    "The sum of squared distances to the nearest centre, as the private cells tell it, for every "
+    "number of centres: the number was chosen where the fall ends."
+)
 _PLANE = 2
 _MOST_GROUPS = 30
 
@@ -32,44 +45,87 @@ Numbered = tuple[int, tuple[float, ...]]
 
 
 def centers_section(audit: Audit) -> Section:
-    """Return the released centres, drawn and in figures, and where records may lie."""
+    """Return the released groups as people read them, drawn; and where records may lie."""
     subject = audit.subject
     if subject.released_centers is None:
         return Section("release", _TITLE, (Text(_NONE), *_bounds_tables(subject)))
-    named = (
-        f"{count(len(subject.released_centers))} centres in the columns' own units. "
-        "They are what the guarantee is about, and all that is published."
-    )
-    picture = Picture(
-        "centers",
-        " ".join((_DRAWN if audit.synthetic_points else _ONLY_CENTERS, _axes(subject))),
-        f"Scatter plot of {count(len(subject.released_centers))} released centres and "
-        f"{count(len(audit.synthetic_points))} synthetic points; the table has the centres.",
-    )
-    groups = _groups_table(subject)
-    return Section("release", _TITLE, (*groups, Text(named), picture, *_center_tables(subject)))
+    groups = _groups_tables(subject)
+    tables = groups or _center_tables(subject)
+    said = () if groups or not subject.groups_note else (Text(subject.groups_note),)
+    pictures = (*_pictures_of_centers(subject), *_picture_of_curve(subject))
+    return Section("release", _TITLE, (*tables, *said, *pictures))
 
 
-def _groups_table(subject: Subject) -> tuple[TableBlock | Text, ...]:
-    """Return the groups as people read them, where a row fits the page."""
-    if len(subject.groups) < _PLANE or len(subject.groups[0]) > MOST_COLUMNS:
-        return (Text(subject.groups_note),) if subject.groups_note else ()
+def _groups_tables(subject: Subject) -> tuple[TableBlock, ...]:
+    """Return a row for every group; where that is too wide, a row for every column."""
+    if len(subject.groups) < _PLANE:
+        return ()
     header, *rows = subject.groups
-    shown = tuple(plain(*row) for row in rows[:_MOST_GROUPS])
     notes = (subject.groups_note,) if subject.groups_note else ()
     caption = "The groups, each with the standard error that is due to noise"
     if "±" not in "".join("".join(row) for row in rows):
         caption = "The groups"
-    return (TableBlock("groups", caption, header, shown, notes=notes),)
-
-
-def _axes(subject: Subject) -> str:
-    if subject.n_features <= _PLANE:
-        return "The axes are the columns."
-    return (
-        f"The axes are the two principal components of what is drawn, over all "
-        f"{count(subject.n_features)} columns, each scaled to its spread."
+    if len(header) <= MOST_COLUMNS:
+        shown = tuple(plain(*row) for row in rows[:_MOST_GROUPS])
+        if len(rows) > _MOST_GROUPS:
+            notes = (f"The first {_MOST_GROUPS} of {count(len(rows))}.", *notes)
+        return (TableBlock("groups", caption, header, shown, notes=notes),)
+    parts = chunks(rows[:_MOST_GROUPS])
+    return tuple(
+        TableBlock(
+            "groups" if part == 1 else f"groups-{part}",
+            caption if part == 1 else "More of the groups",
+            (header[0], *(row[0] for row in own)),
+            tuple(
+                plain(name, *(row[place] for row in own))
+                for place, name in enumerate(header[1:], start=1)
+            ),
+            notes=notes if part == len(parts) else (),
+        )
+        for part, own in enumerate(parts, start=1)
     )
+
+
+def _pictures_of_centers(subject: Subject) -> tuple[Picture, ...]:
+    """Return the picture of the centres, over the private density where that is known."""
+    told, centers = subject.publication, subject.released_centers or ()
+    drawn = planes_of(subject)
+    if not drawn:
+        return ()
+    dense = told is not None and bool(told.densities)
+    said = [_DENSITY if dense else _ONLY_CENTERS, _MARKS]
+    if told is not None and told.sizes and len(drawn[0]) == _PLANE:
+        said.append(_RINGS)
+    if told is not None and told.center_sd:
+        said.append(_ELLIPSES)
+    left_out = subject.n_features - len({name for names in drawn for name in names})
+    if left_out:
+        said.append("Of the columns, those are drawn in which the groups differ most.")
+    over = " and ".join(", ".join(names) for names in drawn)
+    what = "Heat map of the private density" if dense else "Plot"
+    alt = f"{what} over {over}, with {count(len(centers))} centres; the table has their places."
+    return (Picture("centers", " ".join(said), alt),)
+
+
+def planes_of(subject: Subject) -> tuple[tuple[str, ...], ...]:
+    """Return the columns of every panel: those of the densities, or the first two columns."""
+    told = subject.publication
+    if told is not None and told.densities:
+        return tuple(density.columns for density in told.densities)
+    numbers = tuple(name for name in subject.columns if "=" not in name)
+    return (numbers[:_PLANE],) if numbers else ()
+
+
+def _picture_of_curve(subject: Subject) -> tuple[Picture, ...]:
+    """Return the picture of the potentials by which the number of centres was chosen."""
+    told = subject.publication
+    if told is None or not told.curve:
+        return ()
+    alt = (
+        f"Line plot of the private potential for 1 to {count(len(told.curve))} centres; "
+        f"{count(len(subject.released_centers or ()))} were chosen."
+    )
+    return (Picture("curve", _CURVE, alt),)
 
 
 def _center_tables(subject: Subject) -> tuple[TableBlock, ...]:

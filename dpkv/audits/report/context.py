@@ -17,28 +17,14 @@ from dpkv.audits.report.blocks import (
     plain,
 )
 from dpkv.audits.report.blocks import Code as CodeBlock
-from dpkv.audits.report.calibration import calibration_section
+from dpkv.audits.report.calibration import calibration_section, noise_section
 from dpkv.audits.report.centers import centers_section
-from dpkv.audits.report.numbers import count, counts, exact, lower
+from dpkv.audits.report.frontpage import front_facts
+from dpkv.audits.report.numbers import count, exact, lower
 from dpkv.audits.report.privacy import privacy_section
 from dpkv.audits.report.utility import rivals_section, utility_section
-from dpkv.audits.results import Audit, Subject, Verdict, vouched_words
-from dpkv.releases.wording import odds
+from dpkv.audits.results import Audit, Verdict
 
-_RELATIONS = {
-    ("row", "replace-one"): "one record is replaced by any other; the number of records is public",
-    ("row", "add-remove"): "one record is added or removed; the number of records is protected as "
-    "well",
-    ("person", "replace-one"): "all rows of one person are replaced; the number of persons is "
-    "public, that of rows is not",
-    ("person", "add-remove"): "one person is added or removed, with all rows; the number of "
-    "persons is protected as well",
-}
-_BOUNDS = {
-    "given": "given in numbers, taken as public",
-    "private": "found with a part of eps, and public",
-    "data": "read from the data, which leaks them",
-}
 _CURATOR = Banner(
     "For the curator only: do not publish",
     "Some figures here depend on the private records. The option --public leaves them out.",
@@ -76,6 +62,17 @@ _AGAIN = (
 def context(audit: Audit) -> Context:
     """Return the report of an audit, every number written once."""
     subject = audit.subject
+    sections = (
+        centers_section(audit),
+        Section("assumptions", "Taken for granted", (Items(subject.assumptions),)),
+        privacy_section(audit),
+        noise_section(audit),
+        calibration_section(audit),
+        utility_section(audit),
+        rivals_section(audit),
+        _method(audit),
+        _reproducibility(audit),
+    )
     return Context(
         title=f"Privacy audit: {subject.label}",
         label=subject.label,
@@ -83,15 +80,7 @@ def context(audit: Audit) -> Context:
         visibility=audit.visibility,
         banners=_banners(audit),
         verdict=_verdict(audit),
-        sections=(
-            centers_section(audit),
-            calibration_section(audit),
-            privacy_section(audit),
-            utility_section(audit),
-            rivals_section(audit),
-            _method(audit),
-            _reproducibility(audit),
-        ),
+        sections=tuple(section for section in sections if section.blocks),
     )
 
 
@@ -99,16 +88,6 @@ def _subtitle(audit: Audit) -> str:
     release = audit.subject.release_id
     audited = f"audited by dpkv {audit.dpkv_version} on {audit.created[:10]}"
     return audited if release is None else f"release {release} · {audited}"
-
-
-_NOUNS = {"row": "records", "person": "persons"}
-
-
-def _size(subject: Subject) -> str:
-    columns = "1 column" if subject.n_features == 1 else f"{count(subject.n_features)} columns"
-    if subject.n_records is None:
-        return f"{columns}; the number of {_NOUNS[subject.unit]} is protected"
-    return f"{count(subject.n_records)} {_NOUNS[subject.unit]}, {columns}"
 
 
 def _banners(audit: Audit) -> tuple[Banner, ...]:
@@ -127,37 +106,15 @@ def _banners(audit: Audit) -> tuple[Banner, ...]:
 
 
 def _verdict(audit: Audit) -> VerdictCard:
-    verdict, subject = audit.verdict, audit.subject
-    who = subject.vouched_by
-    vouched = [] if who is None else [("Record vouched for", vouched_words(who))]
-    facts = (
-        ("Released", _release_words(subject)),
-        *vouched,
-        (_promise(audit), subject.statement),
-        *_odds(audit),
-        ("Neighbours", _relation(subject)),
-        ("Protects", subject.protects),
-        ("Mechanism", subject.title),
-        ("Bounds", _BOUNDS[subject.bounds]),
-        ("Accuracy", _utility(audit)),
-    )
+    verdict = audit.verdict
     return VerdictCard(
         holds=verdict.holds,
         status=_status(audit),
         headline=verdict.headline,
         reasons=verdict.reasons,
         gauge=_gauge(verdict),
-        facts=facts,
-        assumptions=subject.assumptions,
+        facts=front_facts(audit),
     )
-
-
-def _odds(audit: Audit) -> tuple[tuple[str, str], ...]:
-    """Return what eps means for what anybody may learn of one record."""
-    told = odds(audit.subject.eps)
-    if told is None or not audit.verdict.holds or not audit.subject.end_to_end:
-        return ()
-    return (("In odds", told),)
 
 
 def _status(audit: Audit) -> str:
@@ -165,31 +122,6 @@ def _status(audit: Audit) -> str:
         return "Violation found"
     unvouched = "; nobody vouches for the record" if audit.subject.vouched_by == () else ""
     return f"No violation found{unvouched}"
-
-
-def _promise(audit: Audit) -> str:
-    if not audit.verdict.holds:
-        return "Claimed guarantee, not upheld"
-    return "Claimed guarantee" if audit.subject.vouched_by == () else "Guarantee"
-
-
-def _utility(audit: Audit) -> str:
-    if audit.verdict.utility is not None:
-        return audit.verdict.utility
-    public = audit.visibility == "public"
-    return "Left out of the public variant." if public else "Not compared in this audit."
-
-
-def _release_words(subject: Subject) -> str:
-    if subject.released_centers is None:
-        return f"Nothing yet. Audited: {_size(subject)}, k = {counts(subject.ks)}"
-    centers = len(subject.released_centers)
-    return f"{count(centers)} {'centre' if centers == 1 else 'centres'} of {_size(subject)}"
-
-
-def _relation(subject: Subject) -> str:
-    meaning = _RELATIONS.get((subject.unit, subject.neighbours))
-    return subject.neighbours if meaning is None else f"{subject.neighbours}: {meaning}"
 
 
 def _gauge(verdict: Verdict) -> Gauge:
@@ -202,9 +134,9 @@ def _gauge(verdict: Verdict) -> Gauge:
         bound_place=bound_place,
         claimed_place=claimed_place,
         method=verdict.lower_bound_method,
-        sentence=f"A privacy loss of {bound} was exhibited; {_meaning(verdict, claimed)}."
+        sentence=f"The largest privacy loss found is {bound}; {_meaning(verdict, claimed)}."
         if verdict.lower_bound > 0
-        else "No privacy loss of the whole was exhibited.",
+        else f"No privacy loss was found, where eps = {claimed} allows one of {claimed}.",
     )
 
 
@@ -212,7 +144,7 @@ def _meaning(verdict: Verdict, claimed: str) -> str:
     if verdict.lower_bound > verdict.claimed_eps:
         return f"the claim of eps = {claimed} allows no more than {claimed}"
     if verdict.holds:
-        return f"the claim of eps = {claimed} allows it"
+        return f"eps = {claimed} promises that none exceeds {claimed}"
     return f"the claim of eps = {claimed} allows it, and the violation lies elsewhere"
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpkv.audits.report.groups import center_keys, centers_figure, curve_figure, curve_keys
 from dpkv.audits.report.histograms import CLAIM, RELEASE, SIMULATED, histograms
 from dpkv.audits.report.legend import Key
 from dpkv.audits.report.numbers import exact
-from dpkv.audits.report.projection import project
-from dpkv.audits.report.svg import COLORS, STYLE, clean, inline_svg
+from dpkv.audits.report.svg import COLORS, NARROW, WIDE, canvas, inline_svg
 from dpkv.audits.report.utility import by_eps, names_of
 from dpkv.audits.results import Audit, CalibrationRow, DataLoss, UtilityRow
 
@@ -22,14 +21,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDE, NARROW = 7.4, 3.6
-"""Inches: for a desk and paper, and for a phone."""
-
 _MARKERS = "os^Dvp<>hX*P"
 _SERIES = ("green", "orange", "grey", "blue", "gold", "purple", "pink", "teal", "brown")
 _LOG_FROM = 12.0  # largest over smallest value, from which an axis is logarithmic
 _FEW_DECADES = 2.5  # up to which 2 and 5 are worth a tick
-_MOST_POINTS = 1500
 _FEW_PANELS = 5
 
 Drawer = Callable[[float], "Figure"]
@@ -59,18 +54,11 @@ def _drawer_of(name: str, audit: Audit) -> tuple[Drawer, list[Key]]:
     if name == "losses":
         return lambda width: loss_figure(audit.data_losses, width), _loss_keys(audit.data_losses)
     if name == "centers":
-        return lambda width: centers_figure(audit, width), _center_keys(audit)
+        return lambda width: centers_figure(audit.subject, width), center_keys(audit.subject)
+    if name == "curve":
+        return lambda width: curve_figure(audit.subject, width), curve_keys()
     rows = by_eps(audit.utility)[int(name.removeprefix("ratios-")) - 1][1]
     return lambda width: ratio_figure(rows, width), ratio_keys(rows)
-
-
-@contextmanager
-def _canvas(width: float, height: float) -> Iterator[Figure]:
-    from matplotlib import rc_context  # noqa: PLC0415 (slow to import)
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    with rc_context(STYLE):
-        yield Figure(figsize=(width, height), layout="constrained")
 
 
 _NOISE = (
@@ -86,7 +74,7 @@ def _noise_keys(rows: Sequence[CalibrationRow]) -> list[Key]:
 
 def noise_figure(rows: Sequence[CalibrationRow], width: float) -> Figure:
     """Draw the published, the certified and the Laplace noise against k."""
-    with _canvas(width, 3.3) as figure:
+    with canvas(width, 3.3) as figure:
         axes = figure.add_subplot()
         drawn: list[float] = []
         for key, field in _NOISE:
@@ -110,7 +98,7 @@ def _loss_keys(losses: Sequence[DataLoss]) -> list[Key]:
 def loss_figure(losses: Sequence[DataLoss], width: float) -> Figure:
     """Draw the losses of simulated releases, a histogram for each mechanism and k."""
     shown = [row for row in losses if row.simulated_losses or row.release_loss is not None]
-    with _canvas(width, 0.7 + (0.6 if len(shown) <= _FEW_PANELS else 0.45) * len(shown)) as figure:
+    with canvas(width, 0.7 + (0.6 if len(shown) <= _FEW_PANELS else 0.45) * len(shown)) as figure:
         panels = figure.subplots(max(len(shown), 1), 1, sharex=True, squeeze=False)[:, 0]
         histograms(list(panels), shown)
         panels[-1].xaxis.set_major_formatter(tick)
@@ -136,7 +124,7 @@ def ratio_keys(rows: Sequence[UtilityRow]) -> list[Key]:
 def ratio_figure(rows: Sequence[UtilityRow], width: float) -> Figure:
     """Draw potential ratios with their intervals over k, a marker for each way to find centres."""
     keys, ks = ratio_keys(rows), sorted({row.k for row in rows})
-    with _canvas(width, 3.8) as figure:
+    with canvas(width, 3.8) as figure:
         axes = figure.add_subplot()
         for place, key in enumerate(keys):
             shift = 0.76 * ((place + 0.5) / len(keys) - 0.5)
@@ -178,34 +166,6 @@ def _reach(row: UtilityRow) -> tuple[float, float]:
         return 0.0, 0.0
     low, high = row.ratio_interval
     return min(max(value - low, 0.0), 0.999 * value), max(high - value, 0.0)
-
-
-_RELEASED, _SYNTHETIC = Key("released centres", "green", "D"), Key("synthetic points", "grey", "o")
-
-
-def _center_keys(audit: Audit) -> list[Key]:
-    return [_RELEASED, *([_SYNTHETIC] if audit.synthetic_points else [])]
-
-
-def centers_figure(audit: Audit, width: float) -> Figure:
-    """Draw the released centres over the synthetic points."""
-    columns = audit.subject.columns
-    centers = np.asarray(audit.subject.released_centers or (), np.float64)
-    step = max(1, -(-len(audit.synthetic_points) // _MOST_POINTS))
-    points = np.asarray(audit.synthetic_points[::step], np.float64).reshape(-1, len(columns))
-    drawn, labels = project(np.vstack([points, centers]), columns)
-    with _canvas(width, 4.2 if width == WIDE else 3.6) as figure:
-        axes = figure.add_subplot()
-        axes.plot(*drawn[: len(points)].T, "o", markersize=2.4, markeredgewidth=0,
-                  color=COLORS["grey"], alpha=0.6)  # fmt: skip
-        axes.plot(*drawn[len(points) :].T, "D", markersize=8.0, color=COLORS["green"],
-                  markeredgecolor=COLORS["paper"])  # fmt: skip
-        axes.set_xlabel(clean(labels[0], 60 if width == WIDE else 34))
-        axes.set_ylabel(clean(labels[1], 44 if width == WIDE else 34))
-        axes.grid(visible=True)
-        if len(columns) == 1:
-            axes.set_yticks([])
-    return figure
 
 
 def _positive(value: float | None) -> bool:

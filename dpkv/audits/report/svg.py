@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
@@ -51,11 +53,24 @@ STYLE: Any = {
     "lines.markersize": 5.5,
 }
 
+WIDE, NARROW = 7.4, 3.6
+"""Inches: for a desk and paper, and for a phone."""
+
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _FONT = re.compile(r"font: ([^;']*?px) [^;]*")
 _VARIABLES = {value: f"var(--plot-{name})" for name, value in COLORS.items()}
 _COLOR = re.compile("|".join(map(re.escape, _VARIABLES)))
+
+
+@contextmanager
+def canvas(width: float, height: float) -> Iterator[Figure]:
+    """Lend a figure in the page's style."""
+    from matplotlib import rc_context  # noqa: PLC0415 (slow to import)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    with rc_context(STYLE):
+        yield Figure(figsize=(width, height), layout="constrained")
 
 
 def inline_svg(figure: Figure, name: str, alt: str) -> str:

@@ -19,10 +19,6 @@ from dpkv.audits.report.blocks import (
 from dpkv.audits.report.numbers import ABSENT, count, counts, exact, interval, number
 from dpkv.audits.results import Audit, UtilityRow
 
-_LEFT_OUT = {
-    "public": "Accuracy depends on the private records and is left out of the public variant.",
-    "curator-only": "Accuracy was not compared in this audit.",
-}
 _WHAT = (
     "Potentials are sums of squared distances of the records to their nearest centre; smaller is "
     "better. The ratio is a rival's mean potential over that of certified k-variates++ (rho'_phi "
@@ -40,7 +36,7 @@ def utility_section(audit: Audit) -> Section:
     """Return the comparison: for every eps a plot, ratios, and distances from the optimum."""
     title = "Utility"
     if not audit.utility:
-        return Section("utility", title, (Text(_LEFT_OUT[audit.visibility]),))
+        return Section("utility", title, ())
     what = f"{_WHAT} {NOT_TO_CHOOSE_BY}."
     blocks: list[Block] = [Text(what), Text(_runs(audit.utility))]
     for index, (eps, rows) in enumerate(by_eps(audit.utility), start=1):
@@ -77,11 +73,21 @@ def _comparison(eps: float, rows: list[UtilityRow], index: int) -> list[Block]:
     )
     return [
         Heading(f"Comparison {at}"),
+        *_over_released(index, at, rows),
         picture,
         *_pivots(f"ratio-{index}", f"Potential over certified k-variates++, {at}", rows, _ratio),
         *_pivots(f"optimum-{index}", f"Potential over k-means without privacy, {at}", rows, _over),
         *_pivots(f"potential-{index}", f"Mean potential, {at}", rows, _potential),
     ]
+
+
+def _over_released(index: int, at: str, rows: list[UtilityRow]) -> list[TableBlock]:
+    """Return the potentials over those of the released mechanism, where there is one."""
+    own = [row.name for row in rows if row.own_ratio_interval == (1.0, 1.0)]
+    if not own:
+        return []
+    caption = f"Potential over the released mechanism's ({own[0]}), {at}: above 1, it is the better"
+    return _pivots(f"own-{index}", caption, rows, _own)
 
 
 def _pivots(
@@ -127,6 +133,10 @@ def _ratio(row: UtilityRow) -> Cell:
     return _figure(row, row.ratio, interval(row.ratio_interval))
 
 
+def _own(row: UtilityRow) -> Cell:
+    return _figure(row, row.own_ratio, interval(row.own_ratio_interval))
+
+
 def _over(row: UtilityRow) -> Cell:
     return _figure(row, row.over_optimum, interval(row.over_optimum_interval))
 
@@ -163,10 +173,10 @@ def rivals_section(audit: Audit) -> Section:
     """Return what was compared with, its version, and what is known of it."""
     title = "Rivals"
     if not audit.rivals:
-        return Section("rivals", title, (Text("Nothing was compared with."),))
+        return Section("rivals", title, ())
     table = TableBlock(
         "rivals",
-        "What k-variates++ is compared with",
+        "What is compared",
         ("name", "what", "version", "note"),
         tuple(plain(row.name, row.what, row.version, row.note) for row in audit.rivals),
         words=frozenset({0, 1, 2, 3}),

@@ -48,6 +48,7 @@ def estimate_by_steps(
     radii, radius_sd = radii_from_norms(
         after.norms,
         refine.bin_edges(grid, squared=noise.gaussian),
+        sizes=sizes,
         squared=noise.gaussian,
         n_features=grid.n_features,
         bin_sd=np.sqrt(2.0) * noise.norm_scale,
@@ -88,6 +89,7 @@ def estimate_clusters(
         radii, radius_sd = radii_from_norms(
             after.norms,
             edges,
+            sizes=sizes,
             squared=noise.gaussian,
             n_features=d,
             bin_sd=np.sqrt(2.0) * noise.norm_scale,

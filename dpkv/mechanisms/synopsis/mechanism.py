@@ -358,7 +358,9 @@ class Synopsis(Mechanism):
         edges = refine.bin_edges(self.grid, squared=self.step_noise.gaussian)
         total = self.public_shares(ask.public_size)
         told = estimate_clusters(cells, estimate, self.step_noise, edges, total)
-        return Outcome(estimate.centers, cells, told.worth(self.unit.counted(1.0)), curve)
+        share = self.unit.counted(1.0)
+        curve = None if curve is None else curve * share
+        return Outcome(estimate.centers, cells, told.worth(share), curve)
 
     def number_for(self, curve: Float64s) -> int | None:
         """Return how many centers it takes by such a curve; None where it does not choose."""
