@@ -129,7 +129,7 @@ def calibrate(
     if as_json:
         output.print_json_text(record.to_json())
     else:
-        _show(record)
+        _show(record, prepared.table.columns)
     if wanted is None and record.rows[-1].k < DEFAULT_K[-1]:
         output.note(f"k goes up to {record.rows[-1].k} only: there are no more records.")
     output.note(
@@ -163,7 +163,7 @@ def _draw(record: Calibration, path: Path) -> None:
     output.save_figure(sigma_figure(record), path)
 
 
-def _show(record: Calibration) -> None:
+def _show(record: Calibration, names: tuple[str, ...]) -> None:
     public = record.domain["source"] != "data"
     output.say(f"eps = {record.eps:g}, {record.neighbours} neighbours, {_protecting(record)}")
     persons = "" if record.unit == "row" else f" of {record.n_units} persons"
@@ -172,7 +172,7 @@ def _show(record: Calibration) -> None:
         f"{record.domain['source']}, coordinates: {record.coordinates}"
     )
     output.say()
-    _show_forecasts(record)
+    _show_forecasts(record, names)
     if record.unit == "person":
         output.say(_OF_SINGLE_ROWS)
     output.print_table(
@@ -207,9 +207,8 @@ def _protecting(record: Calibration) -> str:
     return f"protecting one person (column {record.person})"
 
 
-def _show_forecasts(record: Calibration) -> None:
+def _show_forecasts(record: Calibration, names: tuple[str, ...]) -> None:
     """Lead with what a curator wants to know: which mechanism, how far off, at what eps half so."""
-    names = record.columns or tuple(f"x{n}" for n in range(1, record.n_features + 1))
     few = names[:_SHOWN_COLUMNS]
     public = record.domain["source"] != "data"
     output.print_table(

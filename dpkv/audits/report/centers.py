@@ -30,8 +30,8 @@ _DENSITY = (
 _MARKS = "A diamond is a centre, with its number."
 _RINGS = "A ring's area is the size of its group."
 _ELLIPSES = (
-    "With a probability of 90 % a centre's ellipse holds where it would be without noise; most are "
-    "smaller than the diamond."
+    "With a probability of 90 % a centre's ellipse holds where it would be without noise; one that "
+    "is not seen is smaller than the diamond."
 )
 _CURVE = (
     "The sum of squared distances to the nearest centre, as the private cells tell it, for every "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpkv.audits.report.axes import scale
 from dpkv.audits.report.centers import planes_of
 from dpkv.audits.report.legend import Key
 from dpkv.audits.report.svg import COLORS, NARROW, canvas, clean
@@ -49,7 +50,7 @@ def centers_figure(subject: Subject, width: float) -> Figure:
     told, planes = subject.publication, planes_of(subject)
     densities: list[Density | None] = list(told.densities) if told is not None else []
     panels = list(zip(planes, densities or [None] * len(planes), strict=True))
-    across = 1 if width == NARROW else min(len(panels), 2)
+    across = 1 if width == NARROW else len(panels)
     down = -(-len(panels) // across)
     each = min(width / across, 5.2)
     with canvas(width, 0.4 + down * (0.88 * each if len(planes[0]) > 1 else 2.4)) as figure:
@@ -59,7 +60,7 @@ def centers_figure(subject: Subject, width: float) -> Figure:
                 _draw_line(axes, subject, columns[0], density)
             else:
                 _draw_plane(axes, subject, columns, density)
-            longest = 44 if across == 1 else 30
+            longest = 44 if across == 1 else 22
             axes.set_xlabel(clean(columns[0], longest if width != NARROW else 34))
     return figure
 
@@ -74,7 +75,7 @@ def _draw_plane(
     centers = np.asarray(subject.released_centers, dtype=np.float64)[:, places]
     if density is not None:
         _shade(axes, density)
-    axes.set_ylabel(clean(columns[1], 34))
+    axes.set_ylabel(clean(columns[1], 22))
     if told is not None and told.sizes:
         largest = max(*told.sizes, 1e-300)
         across = [_LARGEST_RING * math.sqrt(max(size, 0.0) / largest) for size in told.sizes]
@@ -148,6 +149,7 @@ def _draw_line(axes: Axes, subject: Subject, column: str, density: Density | Non
 
 
 def _fit(axes: Axes, subject: Subject, places: list[int]) -> None:
+    axes.locator_params(nbins=5)
     axes.set_xlim(_extent(subject, places[0]))
     axes.set_ylim(_extent(subject, places[1]))
 
@@ -180,9 +182,8 @@ def curve_figure(subject: Subject, width: float) -> Figure:
         axes.plot(ks, curve, "o", markersize=3.0, color=COLORS["green"])
         axes.plot([chosen], [curve[chosen - 1]], "D", markersize=7.0, color=COLORS["orange"],
                   markeredgecolor=COLORS["paper"])  # fmt: skip
-        if positive and curve.max() > 12.0 * curve.min():
-            axes.set_yscale("log")
-            axes.minorticks_off()
+        if positive:
+            scale(axes, curve.tolist())
         axes.set_xlabel("number of centres k")
         axes.set_ylabel("potential")
         axes.grid(visible=True)

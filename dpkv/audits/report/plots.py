@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpkv.audits.report.axes import is_positive, scale, tick
 from dpkv.audits.report.groups import center_keys, centers_figure, curve_figure, curve_keys
 from dpkv.audits.report.histograms import CLAIM, RELEASE, SIMULATED, histograms
 from dpkv.audits.report.legend import Key
-from dpkv.audits.report.numbers import exact
 from dpkv.audits.report.svg import COLORS, NARROW, WIDE, canvas, inline_svg
 from dpkv.audits.report.utility import by_eps, names_of
 from dpkv.audits.results import Audit, CalibrationRow, DataLoss, UtilityRow
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _MARKERS = "os^Dvp<>hX*P"
 _SERIES = ("green", "orange", "grey", "blue", "gold", "purple", "pink", "teal", "brown")
-_LOG_FROM = 12.0  # largest over smallest value, from which an axis is logarithmic
-_FEW_DECADES = 2.5  # up to which 2 and 5 are worth a tick
 _FEW_PANELS = 5
 
 Drawer = Callable[[float], "Figure"]
@@ -69,7 +67,7 @@ _NOISE = (
 
 
 def _noise_keys(rows: Sequence[CalibrationRow]) -> list[Key]:
-    return [key for key, field in _NOISE if any(_positive(getattr(row, field)) for row in rows)]
+    return [key for key, field in _NOISE if any(is_positive(getattr(row, field)) for row in rows)]
 
 
 def noise_figure(rows: Sequence[CalibrationRow], width: float) -> Figure:
@@ -78,11 +76,11 @@ def noise_figure(rows: Sequence[CalibrationRow], width: float) -> Figure:
         axes = figure.add_subplot()
         drawn: list[float] = []
         for key, field in _NOISE:
-            shown = [row for row in rows if _positive(getattr(row, field))]
+            shown = [row for row in rows if is_positive(getattr(row, field))]
             values = [float(getattr(row, field)) for row in shown]
             axes.plot([row.k for row in shown], values, key.marker + "-", color=COLORS[key.color])
             drawn += values
-        _scale(axes, drawn)
+        scale(axes, drawn)
         axes.set_xticks([row.k for row in rows])
         axes.set_xlabel("number of centres k")
         axes.set_ylabel("noise (standard deviation)")
@@ -128,12 +126,12 @@ def ratio_figure(rows: Sequence[UtilityRow], width: float) -> Figure:
         axes = figure.add_subplot()
         for place, key in enumerate(keys):
             shift = 0.76 * ((place + 0.5) / len(keys) - 0.5)
-            own = [row for row in rows if row.name == key.label and _positive(row.ratio)]
+            own = [row for row in rows if row.name == key.label and is_positive(row.ratio)]
             _ratios(axes, own, [ks.index(row.k) + shift for row in own], key)
         axes.axhline(1.0, color=COLORS["ink"], linewidth=0.9, linestyle=(0, (4, 3)))
         for between in range(1, len(ks)):
             axes.axvline(between - 0.5, color=COLORS["soft"], linewidth=0.8)
-        _scale(axes, [1.0, *(row.ratio for row in rows if row.ratio and _positive(row.ratio))])
+        scale(axes, [1.0, *(row.ratio for row in rows if row.ratio and is_positive(row.ratio))])
         axes.set_xticks(range(len(ks)), [str(k) for k in ks])
         axes.set_xlim(-0.5, len(ks) - 0.5)
         axes.tick_params(axis="x", length=0)
@@ -166,26 +164,3 @@ def _reach(row: UtilityRow) -> tuple[float, float]:
         return 0.0, 0.0
     low, high = row.ratio_interval
     return min(max(value - low, 0.0), 0.999 * value), max(high - value, 0.0)
-
-
-def _positive(value: float | None) -> bool:
-    return value is not None and math.isfinite(value) and value > 0
-
-
-def tick(value: float, _position: float | None = None) -> str:
-    """Return the label of a tick."""
-    return exact(float(f"{value:.6g}"))
-
-
-def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """Make the value axis logarithmic where the values differ much, with ticks worth reading."""
-    from matplotlib.ticker import LogLocator  # noqa: PLC0415 (slow to import)
-
-    if not values or max(values) < _LOG_FROM * min(values):
-        axes.set_ylim(bottom=0.0)
-        return
-    axes.set_yscale("log")
-    decades = math.log10(max(values) / min(values))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < _FEW_DECADES else (1,)))
-    axes.yaxis.set_major_formatter(tick)
-    axes.minorticks_off()
