@@ -32,7 +32,7 @@ $(READY): pyproject.toml
 
 demo: $(READY)
 	rm -rf build/demo && mkdir -p build/demo && cp datasets/hospital_visits.* build/demo/
-	cd build/demo && $(DPKV) ledger set-budget hospital_visits.csv --eps 2 --unit person
+	cd build/demo && $(DPKV) ledger set-budget hospital_visits.csv --eps 2
 	cd build/demo && $(DPKV) calibrate hospital_visits.csv --eps 1 --plot noise.svg
 	cd build/demo && $(DPKV) release --k 4 --export-synopsis \
 	  --publisher "an imagined hospital" --data-about "three years of visits" --purpose "a demonstration"

@@ -30,7 +30,7 @@ OTHER_TABLE = (
     "the release was not made from this table: give its table by --data, in the folder where it "
     "was released."
 )
-SAMPLE = 100_000
+SAMPLE = 50_000
 """Rows: of a larger table the curator's part is of so many, drawn at random."""
 _ALL_KS = range(2, 9)
 _UNKNOWN_RECORDS = 1_000  # where nothing published tells how many they are

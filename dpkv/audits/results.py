@@ -335,7 +335,8 @@ class Audit(Frozen):
             )
         private_m = subject.neighbours == "add-remove"
         known = {
-            "label": subject.release_id or "a table",
+            "label": subject.release_id
+            or ("a table" if subject.released_centers is None else "a release"),
             "n_records": None if private_m else subject.n_records,
             "sample": None,
         }

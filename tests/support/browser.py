@@ -67,6 +67,19 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
+def screenshot(program: str, page: str, home: Path, *, width: int, height: int) -> Path:
+    """Return a picture of the top of a page."""
+    (home / "page.html").write_text(page, encoding="utf-8")
+    picture = home / "page.png"
+    subprocess.run(
+        [program, *FLAGS, f"--user-data-dir={home / 'profile'}",
+         f"--blink-settings=preferredColorScheme={LIGHT}", f"--window-size={width},{height}",
+         f"--screenshot={picture}", (home / "page.html").as_uri()],
+        capture_output=True, check=True, timeout=300,
+    )  # fmt: skip
+    return picture
+
+
 def visit(
     program: str, pages: dict[str, str], widths: tuple[int, ...], home: Path, *, scheme: int
 ) -> Visit:

@@ -99,8 +99,10 @@ def _pictures_of_centers(subject: Subject) -> tuple[Picture, ...]:
     if told is not None and told.center_sd:
         said.append(_ELLIPSES)
     left_out = subject.n_features - len({name for names in drawn for name in names})
-    if left_out:
+    if left_out and dense:
         said.append("Of the columns, those are drawn in which the groups differ most.")
+    elif left_out:
+        said.append("Of the columns, the first are drawn.")
     over = " and ".join(", ".join(names) for names in drawn)
     what = "Heat map of the private density" if dense else "Plot"
     alt = f"{what} over {over}, with {count(len(centers))} centres; the table has their places."

@@ -25,6 +25,7 @@ _LARGEST_RING = 26.0  # points across, of the largest group
 _WITHIN = math.sqrt(-2.0 * math.log(0.1))
 """Standard errors along each axis: an ellipse of so many holds 90 % of a normal distribution."""
 _WITHIN_OF_ONE = 1.645  # likewise of one column
+_EDGE = 0.88  # of an axis: beyond it a name goes to the other side
 _MOST_NAMED = 40  # centres with numbers
 _CENTRE = Key("a centre", "ink", "D")
 _RING = Key("size of its group", "orange", "o", hollow=True)
@@ -52,7 +53,7 @@ def centers_figure(subject: Subject, width: float) -> Figure:
     panels = list(zip(planes, densities or [None] * len(planes), strict=True))
     across = 1 if width == NARROW else len(panels)
     down = -(-len(panels) // across)
-    each = min(width / across, 5.2)
+    each = min(width / across, 5.2 if densities else 4.0)
     with canvas(width, 0.4 + down * (0.88 * each if len(planes[0]) > 1 else 2.4)) as figure:
         for place, (columns, density) in enumerate(panels, start=1):
             axes = figure.add_subplot(down, across, place)
@@ -89,12 +90,25 @@ def _draw_plane(
         )
     axes.plot(*centers.T, "D", markersize=4.2, color=COLORS["ink"],
               markeredgecolor=COLORS["paper"], markeredgewidth=0.7)  # fmt: skip
-    for number, (x, y) in enumerate(centers[:_MOST_NAMED], start=1):
-        name = axes.annotate(
-            str(number), (x, y), xytext=(5, 4), textcoords="offset points", fontweight="bold"
-        )
-        name.set_in_layout(False)
     _fit(axes, subject, places)
+    for number, (x, y) in enumerate(centers[:_MOST_NAMED], start=1):
+        _name(axes, str(number), x, y)
+
+
+def _name(axes: Axes, text: str, x: float, y: float) -> None:
+    """Write beside a centre; at the edge of the picture on the inner side."""
+    across, up = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
+    left, below = across > _EDGE, up > _EDGE
+    name = axes.annotate(
+        text,
+        (x, y),
+        xytext=(-5 if left else 5, -4 if below else 4),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="top" if below else "bottom",
+        fontweight="bold",
+    )
+    name.set_in_layout(False)
 
 
 def _shade(axes: Axes, density: Density) -> None:
