@@ -114,7 +114,7 @@ def _as_block(item: ArrayLike, width: int | None, *, lenient: bool) -> Float64s:
             array = array.astype(np.float64)  # a copy: the caller may use his buffer again
     except (TypeError, ValueError, OverflowError):
         raise TableError(
-            "a stream must yield rows of numbers, or matrices of them: encode the other columns."
+            "a stream must yield rows of numbers, or matrices of them: leave the other columns out."
         ) from None
     block = array[np.newaxis] if array.ndim == 1 else array
     wanted = block.shape[1] if block.ndim == 2 and width is None else width  # noqa: PLR2004

@@ -222,7 +222,7 @@ def _as_matrix(data: ArrayLike, *, lenient: bool = False) -> Floats:
         ) from None
     if array.ndim != 2 or array.shape[1] == 0:  # noqa: PLR2004
         raise TableError(
-            f"data must be a matrix with one row a record and at least one column. "
+            f"data must be a matrix with one row per record and at least one column. "
             f"Got shape {array.shape} instead."
         )
     if array.shape[0] == 0:

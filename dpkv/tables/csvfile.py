@@ -332,8 +332,8 @@ class CsvSource:
         ever = np.asarray(numeric.any(axis=0))
         if len(strict) == len(facts.names) and not ever.any() and self.header_guessed:
             raise TableError(
-                f"{self.path}: no column is numeric: encode the columns, or say --no-header if the "
-                "first row is a record."
+                f"{self.path}: no column is numeric. Describe columns of text in a schema ('dpkv "
+                "schema' drafts one), or say --no-header if the first row is a record."
             )
         names = [read[place].name for place in strict]
         labels = [self.labels[facts.names.index(name)] for name in names]

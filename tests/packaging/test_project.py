@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 from pathlib import Path
@@ -59,6 +60,18 @@ def test_the_bundled_table_is_what_the_command_makes() -> None:
     visits = ROOT / "datasets" / "hospital_visits.csv"
     assert visits.read_text(encoding="utf-8") == hospital.hospital_visits(rows=3000)
     assert schema_path(visits).read_text(encoding="utf-8") == hospital.schema_text()
+
+
+def test_the_figures_of_the_site_come_from_a_command() -> None:
+    """Each of them, and each is shown: a picture that nobody can draw again is none."""
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "docs/_site/figures.py")
+    assert spec is not None and spec.loader is not None
+    figures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(figures)
+    kept = {path.stem for path in (ROOT / "docs/figures").iterdir()}
+    assert kept == set(figures.FIGURES)
+    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
+    assert [name for name in kept if f"figures/{name}.svg" not in pages] == []
 
 
 LABEL = re.compile(

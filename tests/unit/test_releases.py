@@ -642,10 +642,10 @@ def test_what_cannot_be_done_is_refused_before_the_charge(
 BAD_DATA: dict[str, tuple[Any, str]] = {
     "NaN": (np.where(X[5, 1] == X, np.nan, X), "data must not contain NaN or infinity"),
     "infinity": (np.where(X[5, 1] == X, np.inf, X), "data must not contain NaN or infinity"),
-    "one column, flat": (X[:, 0], "data must be a matrix with one row a record"),
-    "three axes": (X[None], "data must be a matrix with one row a record"),
+    "one column, flat": (X[:, 0], "data must be a matrix with one row per record"),
+    "three axes": (X[None], "data must be a matrix with one row per record"),
     "no record": (X[:0], "data must hold at least one record"),
-    "no column": (X[:, :0], "data must be a matrix with one row a record and at least one"),
+    "no column": (X[:, :0], "data must be a matrix with one row per record and at least one"),
     "text": (np.array([["31337", "a"]]), "data must be a dense numeric array"),
     "ragged": ([[SECRET], [SECRET, SECRET]], "data must be a dense numeric array"),
     "nothing": (None, "data must be a matrix"),
