@@ -25,7 +25,7 @@ from dpkv.noise import OperatingSystemEntropy
 from dpkv.tables.store import MEMORY_LIMIT
 
 _NEWEST_TESTED = (3, 13)
-_DRAWS = 6_000
+_DRAWS = 12_000
 """Of each test of the sampler: all of them take about two seconds of a processor."""
 _SHOWN = 3
 _MEGABYTE = 1 << 20
