@@ -86,6 +86,8 @@ class Subject(Frozen):
     unit: Unit
     """What neighbours differ in: a row, or all rows of a person."""
     protects: str
+    missing: str
+    """What became of missing cells, by which public rule."""
     n_records: int | None
     """None in a public audit where the relation protects it."""
     n_features: int

@@ -7,6 +7,7 @@ from dpkv.audits.publication import publication_of
 from dpkv.audits.results import AuditSettings, Subject
 from dpkv.releases import ReleaseRecord, frames, wording
 from dpkv.releases.guarantee import guarantee
+from dpkv.releases.missing_cells import rules_of
 
 
 def settings_of(job: Job) -> AuditSettings:
@@ -35,6 +36,7 @@ def subject_of(job: Job) -> Subject:
         neighbours=job.plan.neighbours.value,
         unit=promise.unit,
         protects=wording.protects(job.plan, promise),
+        missing=rules_of(job.plan),
         n_records=job.n_records if release is None or job.values is not None else release.n_records,
         n_features=len(job.columns),
         columns=job.columns,

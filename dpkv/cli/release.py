@@ -319,6 +319,7 @@ def _show(
     record: ReleaseRecord, spent: list[list[str]], files: list[Path], taken: Taken | None
 ) -> None:
     from dpkv.releases import wording
+    from dpkv.releases.missing_cells import rules_of
 
     plan, promise = record.plan, record.guarantee
     eps = f"eps = {plan.eps}" if promise.end_to_end else "none proved"
@@ -329,8 +330,9 @@ def _show(
         *([["from", describe_taken(taken)]] if taken is not None else []),
         ["centres", f"{len(record.clusters)}, by {wording.title(record)}"],
         ["privacy", f"{eps}, {plan.neighbours.value} neighbours"],
-        *([["protects", wording.protects(plan, promise)]] if promise.end_to_end else []),
+        ["protects", wording.protects(plan, promise)],
         *([["rows", weighed]] if weighed else []),
+        ["missing", rules_of(plan)],
         *([["why", chosen]] if chosen else []),
         ["bounds", _bounds_told(record)],
         *(["noise", _noise_told(noise, record)] for noise in record.noise),

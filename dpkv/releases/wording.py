@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from dpkv.mechanisms import find_kind
 from dpkv.releases.guarantee import Guarantee
+from dpkv.releases.missing_cells import filled_centers
 
 if TYPE_CHECKING:
     from dpkv.mechanisms import Mechanism
@@ -204,12 +205,6 @@ PARTS_OF_PERSONS = {
 }
 """Where what is counted are persons."""
 
-FILLED = (
-    "in {name} a missing cell was filled with {value:g}, and there sits centre {centers}: it may "
-    "stand for rows whose value is not known"
-)
-"""Said of centres that may be an artefact of a rule for missing cells."""
-_NEAR_FILL = 0.01  # of the column's width
 _LARGEST_ODDS = 20.0  # of eps
 _LAST_POWER = 700.0
 """e^eps is a float up to here."""
@@ -270,7 +265,8 @@ def protects(plan: Plan, promise: Guarantee) -> str:
     """Return what is protected, and how it is told apart."""
     column = plan.unit.person_column
     named = "" if column is None else f" (column {column})"
-    return PROTECTED[promise.unit] + named
+    unproved = "" if promise.end_to_end else "nothing that is proved; the noise is for "
+    return f"{unproved}{PROTECTED[promise.unit]}{named}"
 
 
 def weighing(plan: Plan) -> str | None:
@@ -309,26 +305,6 @@ def assumptions(promise: Guarantee) -> tuple[str, ...]:
 def warnings(record: ReleaseRecord) -> tuple[str, ...]:
     """Return what must be said wherever the release is mentioned."""
     return (*(WARNINGS[code] for code in record.notes), *filled_centers(record))
-
-
-def filled_centers(record: ReleaseRecord) -> tuple[str, ...]:
-    """Return which centres sit where missing cells were filled: they may stand for nobody's values.
-
-    From the centres and the public rules alone.
-    """
-    found = []
-    domain = record.bounds.domain
-    for facts in record.plan.table:
-        if facts.missing != "fill" or facts.categories or "upper" not in domain:
-            continue
-        place = record.columns.index(facts.name)
-        near = _NEAR_FILL * (domain["upper"][place] - domain["lower"][place])
-        value = float(facts.fill or 0.0)
-        at = [n for n, c in enumerate(record.centers, 1) if abs(c[place] - value) <= near]
-        if at:
-            shown = ", ".join(map(str, at))
-            found.append(FILLED.format(name=facts.name, value=value, centers=shown))
-    return tuple(found)
 
 
 def title(record: ReleaseRecord) -> str:

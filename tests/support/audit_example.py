@@ -237,6 +237,7 @@ def _subject() -> Subject:
         neighbours="replace-one",
         unit="row",
         protects="one row; a person with several rows is protected for one of them",
+        missing="refuse the table",
         n_records=20000,
         n_features=2,
         columns=("east_km", "north_km"),

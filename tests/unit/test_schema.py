@@ -12,6 +12,7 @@ import pytest
 import dpkv
 from dpkv.errors import SchemaError, UsageError
 from dpkv.paper.datasets import hospital
+from dpkv.releases.missing_cells import rules_of
 from dpkv.releases.verify import failed, verify
 from dpkv.tables.facts import Dialect
 from dpkv.tables.schema import TableSchema, find_schema, read_schema, schema_path
@@ -306,3 +307,18 @@ def test_a_centre_at_a_fill_value_is_flagged() -> None:
     assert any("filled with 70, and there sits centre" in sentence for sentence in told)
     clean = dpkv.simulate(np.nan_to_num(values, nan=50.0), missing="fill:70", seed=0, **asked)
     assert not any("filled with" in sentence for sentence in clean.record.explanation.warnings)
+
+
+def test_a_centre_at_a_filled_category_is_flagged_and_rules_are_told() -> None:
+    path = Path("t.csv")
+    path.write_text("sex,age\n" + "F,20\n" * 99 + "M,60\n" * 99 + ",60\n" * 9, encoding="utf-8")
+    settings = number(missing="ignore"), category("F", "M", missing="fill:M")
+    saved(*settings, dpkv={"header": True})
+    asked: dict[str, Any] = {"k": 2, "eps": 50, "mechanism": "synopsis", "seed": 0}
+    record = dpkv.simulate(path, schema="table.schema.json", **asked).record
+    told = record.explanation.warnings
+    assert any("in sex a missing cell was filled with M, and there" in one for one in told)
+    assert rules_of(record.plan) == "their row counts for nothing: age; filled with M: sex"
+    assert rules_of(record.plan.model_copy(update={"table": record.plan.table[1:]})) == (
+        "filled with M"
+    )

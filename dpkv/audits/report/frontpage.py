@@ -36,6 +36,7 @@ def front_facts(audit: Audit) -> Facts:
         ("Released", _released(subject)),
         *_about(told),
         ("Protects", subject.protects),
+        ("Missing cells", subject.missing),
         *_odds(audit),
         (_promise(audit), subject.statement),
         ("Neighbours", _relation(subject)),
