@@ -189,11 +189,7 @@ def test_every_option_is_taken_once(path: tuple[str, ...], command: object, run:
         once = [option.opts[0]] if option.is_flag else [option.opts[0], "1"]
         other = [option.secondary_opts[0]] if option.secondary_opts else once
         for twice in ([*once, *once], [*once, *other]):
-            done = run(*path, *twice)
-            if option.opts[0] == "--json":  # the refusal is JSON, too
-                assert json.loads(done.stdout)["error"] in done.stderr
-                done.stdout = ""
-            sentence = refusal(done)
+            sentence = refusal(run(*path, *twice))
             assert option.opts[0] in sentence and "must be given once. Got it 2 times" in sentence
 
 

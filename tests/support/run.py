@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -40,12 +41,19 @@ def errors_of(result: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def refusal(result: subprocess.CompletedProcess[str], exit_code: int = 2) -> str:
-    """Return the one sentence of a refused command, having checked that there is just that."""
+    """Return the one sentence of a refused command, having checked that there is just that.
+
+    Under ``--json`` it is said in JSON, too.
+    """
     assert result.returncode == exit_code, result.stderr
-    assert result.stdout == ""
     lines = errors_of(result)
     assert len(lines) == 1 and lines[0].startswith("dpkv: error: "), result.stderr
-    return lines[0].removeprefix("dpkv: error: ")
+    sentence = lines[0].removeprefix("dpkv: error: ")
+    if "--json" in map(str, result.args):
+        assert json.loads(result.stdout)["error"] == sentence
+    else:
+        assert result.stdout == ""
+    return sentence
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
