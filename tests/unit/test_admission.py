@@ -126,7 +126,7 @@ UNSOUND: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("unsound", UNSOUND, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize("unsound", UNSOUND)
 def test_an_entry_that_dpkv_never_writes_is_refused_by_every_call(
     ledger: Ledger, unsound: dict[str, Any]
 ) -> None:
