@@ -305,6 +305,21 @@ def test_hazards_are_those_of_the_release() -> None:
 
 # -- all of them -----------------------------------------------------------------------------------
 
+SAID = {"publisher": "An *office*", "data_about": "visits <b>", "purpose": "to [learn](x)"}
+
+
+def test_what_the_publisher_said_is_handed_over_as_words() -> None:
+    """Mark-up in it is shown, not read."""
+    record = dpkv.release(VALUES, **SYNOPSIS, **SAID, workspace=None).record
+    basic = entry(record)["deployment"]["basic"]
+    assert basic["data_curators"][0]["data_curator_name"] == r"An \*office\*"
+    assert basic["intended_use"] == r"to \[learn\](x)" and r"visits \<b\>" in basic["description"]
+    checklist = export(record, "nist").text
+    assert r"An \*office\*" in checklist and r"to \[learn\](x)" in checklist
+    values = request_values(record.plan, has_schema=False)
+    assert {name: values[name] for name in SAID} == SAID
+
+
 HOSTILE = ["a`b", "<script>alert(1)</script>", '"""); import os; ("""', "x | y: #", "{OPEN}", "_x_"]
 
 

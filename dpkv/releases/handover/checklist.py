@@ -12,6 +12,7 @@ from decimal import Decimal
 
 from dpkv.releases.handover.marked_up import (
     as_code,
+    as_text,
     in_words,
     sentence,
     told_domain,
@@ -83,7 +84,7 @@ def checklist(record: ReleaseRecord) -> dict[str, tuple[Item, ...]]:
         ),
         "Deployment": (
             _queries(),
-            _trust(told),
+            _trust(record, told),
             _side_channels(record, told),
             _security(told),
             _collection(record),
@@ -215,6 +216,8 @@ def _utility(record: ReleaseRecord) -> Item:
         answers.append(ERRORS_COVER)
     else:
         answers.append("the mechanism tells no errors of its centres")
+    if record.plan.about is not None and record.plan.about.purpose is not None:
+        answers.append(f"purpose: {as_text(record.plan.about.purpose)}")
     return Item("Utility", tuple(answers), (), ("which use the accuracy must serve, and does it",))
 
 
@@ -240,10 +243,12 @@ def _queries() -> Item:
     )
 
 
-def _trust(told: Explanation) -> Item:
+def _trust(record: ReleaseRecord, told: Explanation) -> Item:
+    publisher = None if record.plan.about is None else record.plan.about.publisher
+    named = () if publisher is None else (f"published by {as_text(publisher)}",)
     return Item(
         "Trust model",
-        (f"central: {told.model}", *told.assumptions),
+        (f"central: {told.model}", *named, *told.assumptions),
         ("where an assumption fails, the guarantee means nothing",),
         ("who the curator is, and whether each assumption holds",),
     )

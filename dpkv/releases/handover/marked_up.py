@@ -18,6 +18,11 @@ def as_code(name: str) -> str:
     return f"{fence} {name} {fence}" if longest else f"`{name}`"
 
 
+def as_text(words: str) -> str:
+    """Return somebody's own words so that Markdown shows them and reads no mark-up in them."""
+    return re.sub(r"([\\`*_\[\]<>#|!])", r"\\\1", words)
+
+
 def in_words(parts: Iterable[str], most: int = _MOST_SHOWN) -> str:
     """Return a list in words; one that is very long is cut, and says so."""
     shown = list(parts)

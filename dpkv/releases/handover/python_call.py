@@ -13,6 +13,7 @@ from typing import Any
 
 from dpkv.errors import UsageError
 from dpkv.grid import GRID_BITS
+from dpkv.releases.about import About
 from dpkv.releases.plan import Plan
 from dpkv.releases.record import ReleaseRecord
 from dpkv.releases.request import Request
@@ -120,6 +121,7 @@ class _Source(str):
 def request_values(plan: Plan, *, has_schema: bool) -> dict[str, Any]:
     """Return what a request must hold for such a plan; ``NOT_IN_RECORDS`` are left out."""
     unit, missing = plan.unit, _rule(plan.table[0])
+    about = plan.about or About.model_construct()
     return {
         "k": plan.k if plan.fewest is None else (plan.fewest, plan.k),
         "eps": plan.eps,
@@ -141,6 +143,9 @@ def request_values(plan: Plan, *, has_schema: bool) -> dict[str, Any]:
         "person": _Source("PERSONS") if _has_ids(plan) else unit.person_column,
         "rows_per_person": unit.rows_per_person,
         "one_row_per_person": "mean" if unit.persons == "mean" else None,
+        "publisher": about.publisher,
+        "data_about": about.data,
+        "purpose": about.purpose,
         "weight": None if has_schema else unit.weight_column,
         "most_weight": None if has_schema else unit.most_weight,
     }

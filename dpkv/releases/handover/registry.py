@@ -12,9 +12,11 @@ from decimal import Decimal
 from typing import Any
 
 from dpkv.errors import UsageError
+from dpkv.releases.about import About
 from dpkv.releases.canonical import digest
 from dpkv.releases.handover.marked_up import (
     as_code,
+    as_text,
     bullets,
     in_words,
     sentence,
@@ -83,17 +85,23 @@ def _slug(record: ReleaseRecord) -> str:
 def _basic(record: ReleaseRecord) -> dict[str, Any]:
     columns = in_words(as_code(facts.name) for facts in record.plan.table)
     sizes = "" if record.sizes is None else ", with the size of each group and standard errors"
+    about = record.plan.about or About.model_construct()
+    source = "" if about.data is None else f" The data: {as_text(about.data)}."
     return {
         "name": left_open("the name of the data product"),
         "data_curators": [
             {
-                "data_curator_name": left_open("who publishes it"),
+                "data_curator_name": left_open("who publishes it")
+                if about.publisher is None
+                else as_text(about.publisher),
                 "data_curator_type": left_open("Government, Industry or Nonprofit"),
             }
         ],
         "description": f"{len(record.clusters)} centres of groups of a table, in the columns "
-        f"{columns}{sizes}.",
-        "intended_use": left_open("what it is meant for"),
+        f"{columns}{sizes}.{source}",
+        "intended_use": left_open("what it is meant for")
+        if about.purpose is None
+        else as_text(about.purpose),
         "data_product_type": "Summary statistics",
         "data_product_region": left_open("which region the data describe, or whose law applies"),
         "data_product_sector": left_open(
