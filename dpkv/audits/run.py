@@ -301,13 +301,13 @@ def _calibration_rows(calibration: Calibration | None) -> tuple[CalibrationRow, 
 
 
 def _is_compared(job: Job) -> bool:
+    if job.plant is not None:  # how accurate a faulty release is, is not asked
+        return False
     return job.utility and job.is_of_rows  # rivals know nothing of persons and weights
 
 
 def _utility(job: Job, calibration: Calibration | None) -> tuple[UtilityRow, ...]:
     if job.values is None or calibration is None or not _is_compared(job):
-        return ()
-    if job.plant is not None:  # how accurate a faulty release is, is not asked
         return ()
     figures = {row.k: row.published.eps_tilde for row in calibration.rows}
     own = own_contender(job.plan) if job.release is not None else None

@@ -1,11 +1,18 @@
 """A release from Python: frames, files, notebooks, checks; and synthetic rows of its synopsis."""
 
+import doctest
+import json
+import tempfile
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpkv
-from dpkv.errors import ParameterError, UsageError
+from dpkv.audits.opening import SAMPLE, sample_of
+from dpkv.errors import ParameterError, UsageError, VerificationError
+from dpkv.releases import InputTable
 from dpkv.releases.kept_releases import parse_record
 
 
@@ -125,3 +132,53 @@ def test_a_fit_is_never_below_what_even_records_would_have():
 def test_no_number_of_rows_is_refused(done, rows):
     with pytest.raises(UsageError, match="rows must be"):
         done.synopsis.synthesize(rows)
+
+
+@pytest.mark.parametrize("name", ["release", "simulate", "verify", "audit"])
+def test_what_is_called_says_what_it_returns_and_its_example_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    function = getattr(dpkv, name)
+    assert "Returns\n" in function.__doc__ and "Examples\n" in function.__doc__
+    runner = doctest.DocTestRunner()
+    for example in doctest.DocTestFinder(recurse=False).find(function, name, globs={}):
+        runner.run(example)
+    assert runner.summarize(verbose=False).attempted >= 3
+    assert runner.summarize(verbose=False).failed == 0
+
+
+def test_a_large_table_is_sampled_in_little_memory():
+    """Rows that are on disk stay there: what is held is the sample, and eight bytes a row."""
+    n_rows, width = 400_000, 32
+    with tempfile.TemporaryFile() as file:
+        file.truncate(n_rows * width * 8)
+        rows = np.memmap(file, np.float64, "r", shape=(n_rows, width))
+        names = tuple(f"x{place}" for place in range(width))
+        tracemalloc.start()
+        try:
+            sample = sample_of(InputTable(rows, names, "big", mapped=True), "", 0)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert sample.sampled and sample.n_units == n_rows and len(sample.values) == SAMPLE
+    assert peak < 2 * SAMPLE * width * 8 + 3 * 8 * n_rows < rows.nbytes
+
+
+def test_an_audit_from_python_is_that_of_the_release_and_is_written(tmp_path):
+    values = np.clip(np.random.default_rng(3).normal(0.5, 0.2, (400, 2)), 0, 1)
+    done = dpkv.release(values, k=2, eps=1, bounds=(0, 1), workspace=tmp_path / "w")
+    done.write(tmp_path / "release")
+    path = tmp_path / "release" / "release.json"
+    found = dpkv.audit(path, public=True, workspace=tmp_path / "w")
+    assert found.verdict.holds and found.audit.subject.release_id == done.record.release_id
+    assert found.audit.subject.vouched_by == ("the ledger here",)
+    files = found.write(tmp_path / "report")
+    assert {file.name for file in files} >= {"report.html", "report.md", "audit.json"}
+    with pytest.raises(ParameterError, match="a new folder"):
+        found.write(tmp_path / "report")
+    with pytest.raises(UsageError, match="another number of records"):
+        dpkv.audit(done, values[:-1], workspace=None)
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["clusters"][0]["center"][0] += 0.5
+    path.write_text(json.dumps(record), encoding="utf-8")
+    with pytest.raises(VerificationError, match="does not check out"):
+        dpkv.audit(path, public=True, workspace=None)
