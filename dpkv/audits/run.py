@@ -44,11 +44,6 @@ RELEASE_ALONE = (
     "This audit saw the record of the release, and the private cells where they were beside it: "
     "nothing of the table. Tests of the code that draws belong to whoever ran it, and are left out."
 )
-SAMPLED = (
-    "What depends on the records here, losses and the comparison of accuracy, is of {sample:,} "
-    "rows drawn at random from the table's {all:,}, as of a table of its own. Noise weighs more in "
-    "a smaller table."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +101,7 @@ def _published_bound(job: Job) -> PublishedBound:
 def _notes(job: Job) -> tuple[str, ...]:
     """Return what must be said of the release, and of what this audit saw."""
     notes = () if job.release is None else wording.warnings(job.release)
-    if job.values is None:
-        return (*notes, RELEASE_ALONE)
-    if job.sampled:
-        return (*notes, SAMPLED.format(sample=len(job.values), all=job.n_records))
-    return notes
+    return (*notes, RELEASE_ALONE) if job.values is None else notes
 
 
 # -- what is audited -------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from dpkv.audits.losses import exact_losses, list_replacements
 from dpkv.audits.privacy import Effort
 from dpkv.audits.publication import Opened
 from dpkv.audits.published_ratio_bound import audit_ratio_bound
+from dpkv.audits.report.context import context
+from dpkv.audits.report.pages import markdown
 from dpkv.audits.results import Audit, Conformance, DataLoss, PublishedBound, SampledBound
 from dpkv.audits.run import Audited, Job, run_audit
 from dpkv.audits.run_witness import RunWitness, check_run_witness
@@ -347,7 +349,8 @@ def test_a_sample_is_audited_as_a_table_of_its_own_and_says_so():
     audit = audited(table(60), n_units=M, sampled=True, utility=True).audit
     assert audit.subject.n_records == M and audit.subject.sample == 60
     assert audit.public().subject.sample is None
-    assert any("60 rows" in note and str(M) in note for note in audit.notes)
+    assert f"60 rows drawn at random from a table of {M}" in markdown(context(audit))
+    assert "drawn at random from a table" not in markdown(context(audit.public()))
     assert audit.data_losses[0].release_loss is None and audit.verdict.holds
 
 

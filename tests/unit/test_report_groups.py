@@ -9,7 +9,7 @@ from support.reports import read, rendered
 from dpkv.audits.report import render
 from dpkv.audits.report.context import context
 from dpkv.audits.report.pages import markdown
-from dpkv.audits.results import Audit
+from dpkv.audits.results import Audit, Density
 
 GROUPS = (
     ("centre", "size", "age", "<i>"),
@@ -92,3 +92,23 @@ def test_eps_is_said_in_odds_where_a_promise_holds() -> None:
     assert eps == 1.0
     assert "becomes 2.72 to 1 at most" in markdown(context(audit()))
     assert "to 1 at most" not in markdown(context(violated()))
+
+
+def test_what_a_hostile_record_says_of_itself_is_drawn_and_shown() -> None:
+    """A time that is none, a curve shorter than the chosen number, sizes of nobody, one column."""
+    odd = publication(created="<b>yesterday", curve=(3.0,), sizes=(0.0,) * 5, center_sd=())
+    subject = audit().subject.model_copy(update={"publication": odd})
+    page = render(audit(subject=subject))["report.html"]
+    assert "&lt;b&gt;yesterday" in page and "<b>yesterday" not in page
+    line = Density(columns=("east_km",), edges=((-10.0, 0.0, 10.0),), records=((3.0, 0.0),))
+    one = publication(densities=(line,), curve=())
+    subject = audit().subject.model_copy(
+        update={
+            "publication": one,
+            "columns": ("east_km",),
+            "n_features": 1,
+            "released_centers": ((1.0,), (2.0,), (3.0,), (4.0,), (5.0,)),
+            "domain": {"kind": "l1-ball", "center": [0.0], "radius": 10.0},
+        }
+    )
+    assert "over east_km, with 5 centres" in render(audit(subject=subject))["report.html"]

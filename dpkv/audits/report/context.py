@@ -52,6 +52,11 @@ _METHOD = (
     "Not audited: side channels such as time and memory, the operating system's randomness, how "
     "the bounds were chosen, and what several releases of the same records cost together.",
 )
+_SAMPLED = (
+    "What depends on the records here, losses and the comparison of accuracy, is of {sample:,} "
+    "rows drawn at random from a table of {all:,}, as of a table of its own. Noise weighs more in "
+    "a smaller table."
+)
 _AGAIN = (
     "With the same records, versions and seed, this command repeats every simulated figure. "
     "Conformance tests draw with the operating system's randomness, as a release does, and come "
@@ -159,7 +164,10 @@ def _places(claimed: float, bound: float) -> tuple[float, float]:
 
 
 def _method(audit: Audit) -> Section:
-    notes = (Heading("Notes of this audit"), Items(audit.notes)) if audit.notes else ()
+    subject, said = audit.subject, audit.notes
+    if subject.sample is not None:
+        said = (*said, _SAMPLED.format(sample=subject.sample, all=subject.n_records))
+    notes = (Heading("Notes of this audit"), Items(said)) if said else ()
     return Section("method", "Method and limits", (Items(_METHOD), *notes))
 
 

@@ -73,7 +73,10 @@ def _released(subject: Subject) -> str:
 
 
 def _day(created: str) -> str:
-    moment = datetime.fromisoformat(created)
+    try:
+        moment = datetime.fromisoformat(created)
+    except ValueError:  # whoever wrote the record wrote something else
+        return created
     return f"{moment.day} {moment:%B %Y}"
 
 

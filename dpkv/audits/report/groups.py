@@ -90,7 +90,13 @@ def _draw_plane(
         )
     axes.plot(*centers.T, "D", markersize=4.2, color=COLORS["ink"],
               markeredgecolor=COLORS["paper"], markeredgewidth=0.7)  # fmt: skip
-    _fit(axes, subject, places)
+    for axis, place in enumerate(places):
+        ends = _extent(subject, place, () if density is None else density.edges[axis])
+        if axis:
+            axes.set_ylim(ends)
+        else:
+            axes.set_xlim(ends)
+    axes.locator_params(nbins=5)
     for number, (x, y) in enumerate(centers[:_MOST_NAMED], start=1):
         _name(axes, str(number), x, y)
 
@@ -158,19 +164,13 @@ def _draw_line(axes: Axes, subject: Subject, column: str, density: Density | Non
               color=COLORS["ink"], clip_on=False)  # fmt: skip
     axes.set_yticks([])
     axes.set_ylim(-0.16 * top, 1.05 * top)
-    low, high = _extent(subject, place)
-    axes.set_xlim(low, high)
+    ends = _extent(subject, place, () if density is None else density.edges[0])
+    axes.set_xlim(ends)
 
 
-def _fit(axes: Axes, subject: Subject, places: list[int]) -> None:
-    axes.locator_params(nbins=5)
-    axes.set_xlim(_extent(subject, places[0]))
-    axes.set_ylim(_extent(subject, places[1]))
-
-
-def _extent(subject: Subject, place: int) -> tuple[float, float]:
+def _extent(subject: Subject, place: int, edges: tuple[float, ...] = ()) -> tuple[float, float]:
     """Return where the axis of a column begins and ends: at the bounds, and beyond any centre."""
-    own = [center[place] for center in subject.released_centers or ()]
+    own = [*edges, *(center[place] for center in subject.released_centers or ())]
     low, high = subject.domain.get("lower"), subject.domain.get("upper")
     if isinstance(low, list | tuple) and isinstance(high, list | tuple):
         own += [float(low[place]), float(high[place])]
@@ -194,7 +194,8 @@ def curve_figure(subject: Subject, width: float) -> Figure:
         axes = figure.add_subplot()
         axes.plot(ks, curve, "-", color=COLORS["green"])
         axes.plot(ks, curve, "o", markersize=3.0, color=COLORS["green"])
-        axes.plot([chosen], [curve[chosen - 1]], "D", markersize=7.0, color=COLORS["orange"],
+        at = min(chosen, len(curve)) - 1
+        axes.plot([at + 1], [curve[at]], "D", markersize=7.0, color=COLORS["orange"],
                   markeredgecolor=COLORS["paper"])  # fmt: skip
         if positive:
             scale(axes, curve.tolist())
