@@ -356,6 +356,7 @@ class Audit(Frozen):
                 "calibration": () if private_m else rows,
                 "data_losses": (),
                 "utility": (),
+                "rivals": (),
                 "verdict": self.verdict.model_copy(update={"utility": None}),
             }
         )
