@@ -81,7 +81,10 @@ def test_the_version_is_that_of_the_changelog(built: dict[str, Path]) -> None:
     versions = re.findall(r"^## (\S+)", text, re.M)
     assert built["wheel"].name.split("-")[1] == built["sdist"].name.split("-")[1][: -len(".tar.gz")]
     assert built["wheel"].name.split("-")[1] == dpkv.__version__
-    assert dpkv.__version__ in versions or dpkv.__version__.endswith(".dev0")
+    if not dpkv.__version__.endswith(".dev0"):
+        assert dpkv.__version__ in versions
+        cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+        assert f"\nversion: {dpkv.__version__}\n" in cited
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
