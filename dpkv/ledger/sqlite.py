@@ -13,6 +13,7 @@ from typing import Any
 
 from dpkv.errors import BrokenLedgerError, LedgerError
 from dpkv.ledger.entries import Entry
+from dpkv.ledger.locks import check_locks
 from dpkv.ledger.store import IDENTITY, RESTORE, Session
 from dpkv.unfinished import remove_abandoned, unfinished_folder
 from dpkv.workspace import check_private, is_own_file, private_folder
@@ -98,6 +99,7 @@ class SqliteStore:
             self._create()
         with self._opened() as db:
             db.execute("BEGIN IMMEDIATE")  # locks before it reads: no two charges overlap
+            check_locks(self.workspace / ".gitignore")
             yield _SqliteSession(db, self.place)
             db.execute("COMMIT")  # closing without it rolls back, Ctrl-C included
 

@@ -1311,6 +1311,23 @@ def test_forged_sums_are_found_by_a_whole_verification(long: Ledger) -> None:
         long.verify()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="locks of open files")
+def test_a_disk_that_grants_every_lock_is_refused(
+    filled: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dpkv.ledger import locks
+
+    own = filled.workspace / ".gitignore"
+    locks.check_locks(own)
+    locks.check_locks(own.with_name("nobody made it"))
+    monkeypatch.setattr(locks.fcntl, "fcntl", lambda *_: 0)
+    for call in (filled.prepare, lambda: charge(filled, "new"), lambda: set_budget(filled, "9")):
+        with pytest.raises(LedgerError, match="locks a file for two at once"):
+            call()
+    monkeypatch.undo()
+    assert len(filled.verify()) == 4 and charge(filled, "new").number == 5
+
+
 def test_a_charge_that_lying_locks_lost_publishes_nothing(filled: Ledger) -> None:
     """Two writers that no lock kept apart: the second overwrote what the first had committed."""
     before = filled.path.read_bytes()
