@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.run import dpkv, refusal
+from support.run import dpkv, in_process, refusal
 
 ROOT = Path(__file__).resolve().parents[2]
+DATASETS = ROOT / "datasets"
 PATIENTS = ROOT / "datasets" / "clinic_patients.csv"
 QUICK = ("--method", "randomized", "--n-est", "200")
 
@@ -161,3 +163,17 @@ def test_refusals_write_nothing(arguments: list[str], sentence: str, tmp_path: P
     result = dpkv("calibrate", PATIENTS, "--bounds=-10,10", *arguments, cwd=tmp_path)
     assert sentence in refusal(result)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_persons_and_rows_that_count_for_nothing_are_calibrated_as_they_are_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The bundled table of visits: its schema names the patient, and lets blanks count nothing."""
+    for name in ("hospital_visits.csv", "hospital_visits.schema.json"):
+        shutil.copy(DATASETS / name, tmp_path / name)
+    run = in_process(monkeypatch, capsys, tmp_path, "calibrate")
+    done = run("hospital_visits.csv", "--eps=1", "--k=2", "--method=randomized", "--n-est=10")
+    assert done.returncode == 0, done.stderr
+    assert "protecting one person (column patient_id)" in done.stdout
+    assert "2274 x 9 records of 929 persons" in done.stdout
+    assert "off in sex=F" in done.stdout and "as if every row were a person" in done.stdout
