@@ -15,12 +15,6 @@ from dpkv.releases import Check, PrivateSynopsis, ReleaseRecord, wording
 _BINS, _BINS_OF_ONE = 48, 96
 _MOST_PLANES = 3
 _DIGITS = 4
-_MISSING = {
-    "refuse": "the table would have been refused if a cell of these were missing or unusable",
-    "fill": "a missing or unusable cell was given a public value",
-    "ignore": "a row with a missing or unusable cell counts for nothing",
-    "category": "a missing or unusable cell is a category of its own",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +45,6 @@ def publication_of(opened: Opened) -> Publication:
         spent=None if account is None else f"{account.spent:f}",
         budget=None if account is None or account.budget is None else f"{account.budget:f}",
         left=None if account is None or account.remaining is None else f"{account.remaining:f}",
-        missing=_missing(record),
         signed=_signed(opened),
         checks=sum(check.passed is True for check in opened.checks),
         kind=record.plan.mechanism,
@@ -70,18 +63,6 @@ def publication_of(opened: Opened) -> Publication:
         ),
         densities=() if opened.synopsis is None else _densities(record, opened.synopsis),
     )
-
-
-def _missing(record: ReleaseRecord) -> str:
-    """Return what became of cells that hold nothing, rule by rule."""
-    names: dict[str, list[str]] = {}
-    for column in record.plan.table:
-        names.setdefault(column.missing, []).append(column.name)
-    if len(names) == 1:
-        (kind,) = names
-        return f"{_MISSING[kind][:1].upper()}{_MISSING[kind][1:]}.".replace(" of these", "")
-    parts = (f"{', '.join(own)}: {_MISSING[kind]}" for kind, own in names.items())
-    return f"{'; '.join(parts)}."
 
 
 def _signed(opened: Opened) -> str:

@@ -53,8 +53,6 @@ class Publication(Frozen):
     """In all, as the ledger here knows; None where there is none."""
     budget: str | None
     left: str | None
-    missing: str
-    """What became of cells that hold nothing, in words."""
     signed: str
     """By whom, in words."""
     checks: int

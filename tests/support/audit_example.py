@@ -167,7 +167,6 @@ def publication(**changes: Any) -> Publication:
         "spent": "1",
         "budget": "2",
         "left": "1",
-        "missing": "A row with a missing or unusable cell counts for nothing.",
         "signed": "not signed",
         "checks": 11,
         "kind": "synopsis",

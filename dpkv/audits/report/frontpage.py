@@ -41,7 +41,6 @@ def front_facts(audit: Audit) -> Facts:
         (_promise(audit), subject.statement),
         ("Neighbours", _relation(subject)),
         *_budget(told),
-        *(() if told is None else (("Missing values", told.missing),)),
         *(() if told is None else (("Signature and checks", _checked(told)),)),
         *vouched,
         ("Mechanism", subject.title),
