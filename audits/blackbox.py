@@ -4,8 +4,9 @@
 
 Every known-broken mechanism of ``dpkv/audits/blackbox/subjects.py`` is audited within the budget,
 until it is found. Every correct one is audited ``--repeat`` times, on other seeds, with ``--runs``
-runs each. Prints a table; with ``--write``, keeps it in ``blackbox.json`` beside itself. Exit code
-3 where a broken one is missed or a correct one accused.
+runs each. Prints a table; with ``--write``, keeps it in ``blackbox.json`` beside itself, in place
+of earlier results of the same names. Exit code 3 where a broken one is missed or a correct one
+accused.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from joblib.externals.loky import get_reusable_executor
 from rich.console import Console
 from rich.table import Table
 
@@ -48,9 +50,17 @@ def main() -> int:
         print(rows[-1], file=sys.stderr, flush=True)
     _show(rows)
     if chosen.write:
-        text = json.dumps({"alpha": _ALPHA, "rows": rows}, indent=2)
-        RESULT.write_text(text + "\n", encoding="utf-8")
+        _keep(rows)
     return 0 if all(row["as_expected"] for row in rows) else 3
+
+
+def _keep(rows: list[dict[str, Any]]) -> None:
+    """Write results down, in the order of the subjects."""
+    known = json.loads(RESULT.read_text("utf-8"))["rows"] if RESULT.exists() else []
+    by_name = {row["name"]: row for row in [*known, *rows]}
+    ordered = [by_name[one.name] for one in SUBJECTS if one.name in by_name]
+    text = json.dumps({"alpha": _ALPHA, "rows": ordered}, indent=2)
+    RESULT.write_text(text + "\n", encoding="utf-8")
 
 
 def _attack(subject: Subject, budget: str, jobs: int) -> dict[str, Any]:
@@ -103,7 +113,9 @@ def _repeat(subject: Subject, runs: int, repeat: int, jobs: int) -> dict[str, An
 
 
 def _processor_seconds() -> float:
-    """Return what this process and those it has waited for have used."""
+    """Return what this process and its workers have used; they end, for the time of others counts
+    only once they were waited for."""
+    get_reusable_executor().shutdown(wait=True)
     kinds = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
     used = [resource.getrusage(kind) for kind in kinds]
     return sum(one.ru_utime + one.ru_stime for one in used)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -132,7 +131,7 @@ def audit_command(wanted: CommandAudit) -> None:
             with_time=wanted.with_time,
             pair=pair,
             progress=bar.describe,
-            again=shlex.join(["dpkv", *sys.argv[1:]]),
+            again=_again(wanted),
         )
         _write(found, folder, junit)
     if wanted.as_json:
@@ -141,6 +140,24 @@ def audit_command(wanted: CommandAudit) -> None:
         _show(found, target)
     if not found.holds:
         raise VerificationError(f"{found.headline}.")
+
+
+def _again(wanted: CommandAudit) -> str:
+    """Return the command that searches anew, by the same seed, and writes over nothing."""
+    options: list[tuple[str, object]] = [
+        ("--command", wanted.command),
+        ("--claim", wanted.claim),
+        ("--schema", wanted.schema),
+        ("--budget", wanted.budget or _DEFAULT_BUDGET),
+        ("--alpha", wanted.alpha),
+        ("--min-rows", wanted.min_rows),
+        ("--jobs", wanted.jobs),
+        ("--pair", wanted.pair),
+        ("--seed", wanted.seed),
+        ("--out", f"{wanted.out}-again"),
+    ]
+    words = [word for name, value in options if value is not None for word in (name, str(value))]
+    return shlex.join(["dpkv", "audit", *words, *(["--with-time"] if wanted.with_time else [])])
 
 
 def _pair_of(path: Path, domain: TableDomain, claim: Claim) -> Pair:

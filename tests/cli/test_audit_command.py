@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -57,6 +58,12 @@ def test_too_little_noise_is_found_and_the_pair_shows_it_again(run: Run, tmp_pat
     assert {path.name for path in (tmp_path / "audit").iterdir()} == {
         "audit.json", "report.html", "report.md"}  # fmt: skip
     assert ElementTree.parse(tmp_path / "result.xml").find(".//failure") is not None
+    anew = shlex.split(found["again"])
+    assert not {"--state", "--junit"} & set(anew)
+    repeated = run(*anew[2:])
+    assert repeated.returncode == 3, repeated.stderr
+    searched = json.loads((tmp_path / "audit-again" / "audit.json").read_text(encoding="utf-8"))
+    assert (searched["witness"], searched["best"]) == (found["witness"], found["best"])
     again = run(*command(0.4), "--pair", "audit/audit.json", "--budget", "1000", "--out", "again",
                 "--json")  # fmt: skip
     assert again.returncode == 3

@@ -68,7 +68,8 @@ def _small_tables(pair: TablePair) -> tuple[tuple[str, list[list[str]], int], ..
             ["(missing)" if cell is None else f"{cell:g}" for cell in row[:_MOST_COLUMNS]]
             for row in rows[-_MOST_ROWS:]
         ]
-        found.append((f"{title}: {len(rows)} rows", cells, max(0, len(rows) - _MOST_ROWS)))
+        size = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+        found.append((f"{title}: {size}", cells, max(0, len(rows) - _MOST_ROWS)))
     return tuple(found)
 
 
