@@ -309,6 +309,44 @@ def test_a_server_that_vanishes_between_charge_and_keep_publishes_nothing(
         assert Ledger(tmp_path / ".dpkv").verify().accounts()[0].n_charges == 1
 
 
+def command_lines() -> str:
+    """Return the command line of every process, as anybody on the machine may read it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:  # it has ended
+            continue
+    return "\n".join(found)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no list of processes here")
+def test_no_process_list_and_no_traceback_shows_the_password(
+    run: Run, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``run`` looks for it in all that is printed."""
+    from dpkv.ledger import postgres
+
+    listed: list[str] = []
+
+    def looked(*_: object) -> None:
+        listed.append(command_lines())
+        raise RuntimeError("a fault that nobody foresaw")
+
+    monkeypatch.setenv("DPKV_LEDGER", address)
+    monkeypatch.setenv("DPKV_DEBUG", "1")
+    monkeypatch.setattr(postgres._PostgresSession, "insert", looked)
+    done = run(*RELEASE, "--id=mine", "--out=1")
+    assert done.returncode == 1 and "Traceback" in done.stderr and "looked" in done.stderr
+    assert "postgres: curator" in listed[0] and PASSWORD not in listed[0]
+    wait = [sys.executable, "-c", "print(flush=True); input()", PASSWORD]
+    with subprocess.Popen(wait, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as planted:
+        assert planted.stdout is not None
+        planted.stdout.readline()
+        assert PASSWORD in command_lines(), "the planted fault"
+        planted.communicate(b"\n")
+
+
 # --- kills --------------------------------------------------------------------------------------
 
 CHARGES = """
