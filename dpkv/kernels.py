@@ -465,14 +465,17 @@ def integer_clusters(
 # -- extent ---------------------------------------------------------------------------------------
 
 
-@compiled
+@compiled_exactly  # with reassociated sums some compilers drop what only a NaN changes
 def _magnitude(flat, peaks, taint, first, last):  # type: ignore[no-untyped-def]
     for block in range(first, last):
         peak = flat.dtype.type(0)
-        bad = flat.dtype.type(0)
+        bad = 0
         for i in range(block * BLOCK, min(flat.size, (block + 1) * BLOCK)):
-            peak = max(peak, abs(flat[i]))
-            bad += flat[i] * flat.dtype.type(0)  # 0 for a finite number, NaN for any other
+            size = abs(flat[i])
+            if size < np.inf:  # neither infinite nor NaN
+                peak = max(peak, size)
+            else:
+                bad += 1
         peaks[block], taint[block] = peak, bad
 
 
