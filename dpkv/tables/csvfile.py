@@ -15,7 +15,7 @@ import csv
 import gzip
 import re
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -46,6 +46,7 @@ BLOCK_BYTES = 1 << 23
 LONGEST_RECORD = 1 << 26
 MOST_COLUMNS = 1_000_000
 _PEEK_BYTES = 1 << 16
+_VOTES = 200
 _DELIMITERS = ",;\t|"
 _BOM = b"\xef\xbb\xbf"
 
@@ -77,14 +78,7 @@ class CsvSource:
         self._any_cell = facts.takes_any_cell
         self._any_start = self._any_cell and dialect.header is False
         self._delimiter, self._names = ",", tuple[str, ...]()  # until the first line is known
-        first = self._first_line(dialect.header)
-        self._delimiter = dialect.delimiter or self._found_delimiter(first)
-        if first.count(self._delimiter) >= MOST_COLUMNS:
-            raise TableError(
-                f"{path} has more than {MOST_COLUMNS} columns in its first row: it is no CSV table "
-                "of records, or its lines do not end."
-            )
-        cells = self._cells(first, dialect.header)
+        cells = self._first_record() if dialect.header is False else self._first_row()
         self.header_guessed = dialect.header is None
         self._has_header = is_header(path, cells) if dialect.header is None else dialect.header
         self._names = tuple(cells) if self._has_header else default_names(len(cells))
@@ -122,36 +116,61 @@ class CsvSource:
         """What decides the numbers read, besides the file and the columns."""
         return {"delimiter": self._delimiter, "header": self._has_header, "facts": repr(self.facts)}
 
-    def _first_line(self, header: bool | None) -> str:
-        """Return the first line that is not blank; where all of them are, one missing cell.
-
-        A first row that is said to be a record may hold anything, as any record may.
-        """
-        n_blank = 0
-        for whole, _ in self._pieces(_PEEK_BYTES):
-            piece = self._without_nul(whole)
-            for line in piece.removeprefix(_BOM).splitlines():
-                if line.strip():
-                    return self._decoded(line, "replace" if header is False else "strict")
-                n_blank += 1
-        if n_blank and header is False:
-            return ""
-        raise TableError(f"{self.path} is empty: it must hold at least one row.")
-
-    def _cells(self, line: str, header: bool | None) -> list[str]:
+    def _first_row(self) -> list[str]:
+        """Return the cells of the first line that is not blank, which may be names."""
+        for piece in self._beginnings():
+            line = next((line for line in piece.splitlines() if line.strip()), None)
+            if line is not None:
+                break
+        else:
+            raise TableError(f"{self.path} is empty: it must hold at least one row.")
+        first = self._decoded(line)
+        self._delimiter = self._dialect.delimiter or self._found_delimiter(first)
+        self._check_width(first.count(self._delimiter) + 1)
         try:
-            rows = csv.reader([line], delimiter=self._delimiter, skipinitialspace=True)
+            rows = csv.reader([first], delimiter=self._delimiter, skipinitialspace=True)
             return [cell.strip() for cell in next(rows)] or [""]
         except csv.Error:  # a cell of over 128 KB
-            if header is False:  # how many there are is all that matters
-                return [""] * max(1, self._walk(f"{line}\n".encode(), 0)[3])
             raise TableError(
                 f"{self.path} has an overlong cell in its first row: it is not a CSV table."
             ) from None
 
-    def _decoded(self, line: bytes, errors: str) -> str:
+    def _first_record(self) -> list[str]:
+        """Return as many texts as the first record has cells; where all lines are blank, one.
+
+        That record may hold anything, as any may. So the delimiter is what most of the first lines
+        have, and no line break or other mark in a cell of the first tells of more cells or fewer.
+        """
+        empty = True
+        for piece in self._beginnings():
+            empty &= not piece
+            lines = [line.decode("utf-8", "replace") for line in piece.splitlines()[:_VOTES]]
+            votes = Counter(self._found_delimiter(line) for line in lines if line.strip())
+            if votes:
+                self._delimiter = self._dialect.delimiter or votes.most_common(1)[0][0]
+                width = max(1, self._walk(_ended(piece), 0)[3])
+                self._check_width(width)
+                return [""] * width
+        if empty:
+            raise TableError(f"{self.path} is empty: it must hold at least one row.")
+        return [""]
+
+    def _beginnings(self) -> Iterator[bytes]:
+        """Yield whole records from the beginning of the file on."""
+        for number, (piece, _) in enumerate(self._pieces(_PEEK_BYTES)):
+            text = self._without_nul(piece)
+            yield text if number else text.removeprefix(_BOM)
+
+    def _check_width(self, width: int) -> None:
+        if width > MOST_COLUMNS:
+            raise TableError(
+                f"{self.path} has more than {MOST_COLUMNS} columns in its first row: it is no CSV "
+                "table of records, or its lines do not end."
+            )
+
+    def _decoded(self, line: bytes) -> str:
         try:
-            return line.decode("utf-8", errors)
+            return line.decode("utf-8")
         except UnicodeDecodeError:
             raise TableError(
                 f"{self.path} is not UTF-8 text: save it as UTF-8, or say what it is with "

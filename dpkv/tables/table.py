@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,7 @@ def open_table(
             _refuse_other(path)
         if path.stat().st_size == 0:
             raise TableError(f"{path} is empty: it must hold at least one row.")
-        if is_parquet(path):
+        if is_parquet(path, ended=facts.takes_any_cell and facts.dialect.header is False):
             return ParquetSource(path, facts)
         if facts.dialect.header is not False:  # elsewhere it begins with a record
             _refuse_spreadsheet(path)
@@ -156,13 +157,18 @@ def _refuse_spreadsheet(path: Path) -> None:
         )
 
 
-def is_parquet(path: Path) -> bool:
+def is_parquet(path: Path, *, ended: bool = False) -> bool:
     """Tell by the mark at the start and a byte soon after that no text has.
 
-    The mark alone may begin a CSV's header.
+    The mark alone may begin a CSV's header. Where a file may begin with a record of any cells,
+    which may hold such bytes, it must be ``ended`` by the mark, too.
     """
     with path.open("rb") as file:
         start = file.read(4096)
+        if ended and start.startswith(b"PAR1"):
+            file.seek(-4, os.SEEK_END)
+            if file.read() != b"PAR1":
+                return False
     binary = start == b"PAR1" or b"\0" in start or b"\xff" in start
     return start.startswith(b"PAR1") and binary
 

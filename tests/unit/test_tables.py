@@ -383,7 +383,7 @@ class CountedName(str):
 def test_the_work_of_naming_columns_grows_with_their_number(choose, monkeypatch):
     width = 500
     names = [CountedName(f"c{place}") for place in range(width)]
-    monkeypatch.setattr(csvfile.CsvSource, "_cells", lambda *_: names)
+    monkeypatch.setattr(csvfile.CsvSource, "_first_row", lambda *_: names)
     CountedName.compared = 0
     wanted = [f"c{place}" for place in reversed(range(width))] if choose else None
     row = ",".join(map(str, range(width)))
@@ -916,3 +916,15 @@ def test_prepare_reports_progress():
 def test_millions_of_columns_are_no_table():
     with pytest.raises(TableError, match="more than 1000000 columns in its first row"):
         read("1," * 1_000_001 + "1\n")
+
+
+@pytest.mark.parametrize("cell", [b'"a\nb"', b";;;", b"\t|;", b"PAR1\xff\0", b'"PAR1\n\xff"', b"'"])
+@pytest.mark.parametrize("rule", ["fill:7", "ignore"])
+def test_nothing_in_the_first_record_makes_a_table_fail(
+    tmp_path: Path, rule: str, cell: bytes
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(cell + b",2\n" + b"1,2\n" * 9)
+    table = read_table(path, header=False, missing=rule)
+    assert table.values[1:].tolist() == [[1.0, 2.0]] * 9
+    assert table.values[0, 1] == 2.0 and table.n_records == 10
