@@ -254,6 +254,11 @@ def write_centers(path: Path, columns: Sequence[str], centers: Floats) -> None:
     _write("--out", path, centers_csv([without_formula(name) for name in columns], centers))
 
 
+def write_table(path: Path, text: str) -> None:
+    """Write a table's text, whole or not at all."""
+    _write("--out", path, text)
+
+
 def write_public(path: Path, text: str | bytes) -> None:
     """Write a file that anybody may read, whole or not at all."""
     _write("--out", path, text)

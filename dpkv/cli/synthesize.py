@@ -33,12 +33,14 @@ def synthesize(
 ) -> None:
     """Draw synthetic rows from the private cells of a release, at no further cost.
 
-    Rows are spread evenly within a cell: they show what the cells show, and nothing finer.
+    Rows are spread evenly within a cell: they show what the cells show, and nothing finer. A
+    column of categories holds categories, each drawn as often as the cells have it.
 
     Example:  dpkv synthesize release/synopsis.json --rows 10000
     """
     from dpkv.releases import read_synopsis
-    from dpkv.validation import whole_number
+    from dpkv.releases.synthetic import synthetic_csv
+    from dpkv.validation import as_generator, whole_number
 
     whole_number("seed", seed, at_least=0)
     output.check_target(out or Path(f"{_NAME}.csv"), synopsis)
@@ -47,8 +49,10 @@ def synthesize(
     assert standing is not None
     out = stamped(out, standing, _NAME)
     target = output.check_target(out, synopsis)
-    drawn = found.synthesize(rows, rng=seed)
-    output.write_centers(target, found.columns, drawn)
+    rng = as_generator(seed)
+    drawn = found.synthesize(rows, rng=rng)
+    names, text = synthetic_csv(drawn, found.columns, found.grid, rng)
+    output.write_table(target, text)
     result = {
         "schema_version": 1,
         "kind": "synthetic-rows",
@@ -61,7 +65,7 @@ def synthesize(
         "rows": rows,
         "seed": seed,
         "cells": len(found.counts),
-        "columns": list(found.columns),
+        "columns": list(names),
         "file": str(out),
     }
     if as_json:

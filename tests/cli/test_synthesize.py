@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.run import dpkv
+from support.run import dpkv, in_process
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +73,33 @@ def test_a_reader_that_stops_reading_is_no_error(released: Path) -> None:
     run.wait(timeout=300)
     assert (released / "quiet" / "release.json").exists()
     assert "stopped" not in told and "error" not in told
+
+
+def test_rows_have_the_columns_and_categories_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = [
+        (f"{20 + i % 50}", "ab"[i % 3 == 0], "yes, no"[: 3 + 4 * (i % 2)]) for i in range(600)
+    ]
+    fields = [
+        {"name": "age", "type": "integer", "constraints": {"minimum": 0, "maximum": 110}},
+        {"name": "kind=x", "type": "string", "constraints": {"enum": ["a", "b"]}},
+        {"name": "said", "type": "string", "constraints": {"enum": ["yes", "yes, no"]}},
+    ]
+    (tmp_path / "t.schema.json").write_text(json.dumps({"fields": fields}), encoding="utf-8")
+    with (tmp_path / "t.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["age", "kind=x", "said"], *values])
+    release = in_process(monkeypatch, capsys, tmp_path, "release")
+    asked = ("t.csv", "--k=2", "--eps=8", "--mechanism=synopsis", "--export-synopsis")
+    made = release(*asked, "--header")
+    assert made.returncode == 0, made.stderr
+    synthesize = in_process(monkeypatch, capsys, tmp_path, "synthesize")
+    done = synthesize("release/synopsis.json", "--rows=900")
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "synthetic-rows.csv").open(encoding="utf-8") as file:
+        names, *rows = csv.reader(file)
+    assert names == ["age", "kind=x", "said"] and len(rows) == 900
+    assert {row[1] for row in rows} == {"a", "b"}
+    assert {row[2] for row in rows} == {"yes", "yes, no"}
+    assert 0.55 < sum(row[1] == "a" for row in rows) / 900 < 0.8  # two in three, and 6 sd of chance
+    assert all(0 <= float(row[0]) <= 110 for row in rows)
