@@ -55,6 +55,9 @@ def seed(
     bounds: options.BoundsText = None,
     scale: options.Scale = True,
     missing: options.MissingRule = None,
+    schema: options.SchemaFile = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
     memory_limit: options.MemoryLimit = 512,
     shard_by: sharding.ShardBy = None,
     shards: sharding.Shards = None,
@@ -101,6 +104,9 @@ def seed(
             coreset_size,
             summary_points,
             builder,
+            schema,
+            encoding,
+            decimal,
         )
         others = bool(data) or algorithm != "kmeans++" or any(one is not None for one in said)
         seed_from_synopsis(
@@ -127,7 +133,7 @@ def seed(
         header=header,
         bounds=bounds,
         scale=scale,
-        missing=missing or "refuse",
+        missing=missing,
         memory_limit=memory_limit,
         shard_by=shard_by,
         shards=shards,
@@ -138,6 +144,9 @@ def seed(
         summary_points=summary_points,
         builder=builder,
         stream_length=stream_length,
+        schema=schema,
+        encoding=encoding,
+        decimal=decimal,
     )
     asked.check()
     for file in asked.files:

@@ -84,7 +84,7 @@ class SeedOptions:
     header: bool | None
     bounds: str | None
     scale: bool
-    missing: str
+    missing: str | None
     memory_limit: int
     shard_by: str | None
     shards: int | None
@@ -95,6 +95,9 @@ class SeedOptions:
     summary_points: int | None
     builder: str | None
     stream_length: int | None
+    schema: Path | None = None
+    encoding: str | None = None
+    decimal: str | None = None
 
     def check(self) -> None:
         """Refuse what does not fit together, before anything is read."""
@@ -102,6 +105,12 @@ class SeedOptions:
             raise ParameterError("--algorithm", f"one of {', '.join(ALGORITHMS)}", self.algorithm)
         self.engine.check()
         self._check_own_options()
+        described = (self.schema, self.encoding, self.decimal) != (None, None, None)
+        if described and (self.algorithm in _OVER_STREAMS or self._on_nodes):
+            raise UsageError(
+                "--schema, --encoding and --decimal belong to one table: shards and streams hold "
+                "numbers in UTF-8."
+            )
         if self.algorithm in _OVER_STREAMS:
             self._check_stream()
         elif Path("-") in self.files:
@@ -173,6 +182,9 @@ class SeedOptions:
             self.scale,
             self.missing,
             self.memory_limit,
+            self.schema,
+            self.encoding,
+            self.decimal,
         )
         prepared = table.read()
         problem = TableProblem(as_records(prepared.working), self.algorithm)
@@ -190,7 +202,7 @@ class SeedOptions:
             header=self.header,
             bounds=None if self.bounds is None else options.parse_bounds(self.bounds),
             scaled=self.scale,
-            missing=self.missing,
+            missing=self.missing or "refuse",
             progress=bar.update,
         )
         problem = StreamProblem(
@@ -221,7 +233,7 @@ class SeedOptions:
             tuple(names),
             self.header,
             domain,
-            self.missing,
+            self.missing or "refuse",
             seed=self.seed,
             memory_limit=options.memory_bytes(self.memory_limit),
             typed=self.columns is not None,

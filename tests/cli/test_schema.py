@@ -123,3 +123,18 @@ def test_an_audit_reads_a_table_by_the_schema_of_its_release(
     assert "there is none beside the table: give that by --schema" in refusal(run(*asked))
     (home / "own.json").write_text(text, encoding="utf-8")
     assert "enough" in refusal(run(*asked, "--schema=own.json"))
+
+
+def test_seeding_takes_a_schema(run: Run, home: Path) -> None:
+    schema = json.loads(hospital.schema_text())
+    for field in schema["fields"]:
+        if field["type"] in ("integer", "number"):
+            field["dpkv"]["missing"] = "fill:50"
+        elif field["name"] in ("sex", "region"):
+            field["dpkv"]["missing"] = "category"
+    (home / "own.json").write_text(json.dumps(schema), encoding="utf-8")
+    asked = ("seed", "v.csv", "--k=2", "--seed=0", "--json")
+    told = run(*asked, "--schema=own.json")
+    assert told.returncode == 0, told.stderr
+    assert "sex=(missing)" in json.loads(told.stdout)["columns"]
+    assert "belong to one table" in refusal(run(*asked, "--schema=own.json", "--shards=2"))
