@@ -10,15 +10,12 @@ import typer
 from dpkv.cli import options, output
 from dpkv.cli.kept_calibrations import keep_calibration
 from dpkv.cli.progress import ProgressBar
-from dpkv.cli.reading import TableOptions
+from dpkv.cli.reading import TableOptions, units_of
 from dpkv.settings import find_workspace
 
 if TYPE_CHECKING:
-    from dpkv.accounting import Unit
     from dpkv.calibration import Calibration
     from dpkv.calibration.record import Row
-    from dpkv.tables import Table
-    from dpkv.tables.facts import TableFacts
 
 _END_TO_END = "eps-DP end to end, whatever the data"
 _LEAKED = "not end to end here, the bounds were read from the data"
@@ -106,7 +103,7 @@ def calibrate(
             k=wanted,
             rng=seed,
             progress=bar.describe,
-            units=_units_of(prepared.table, facts),
+            units=units_of(prepared.table, facts),
         )
     record = record.model_copy(
         update={
@@ -135,26 +132,6 @@ def calibrate(
     output.note(
         f"kept for the curator in {kept}" + ("" if plot is None else f"; plot written to {plot}")
     )
-
-
-def _units_of(table: Table, facts: TableFacts) -> tuple[Unit, int] | None:
-    """Return whose data a release protects, and how many they are; None for single rows."""
-    from dpkv.accounting import ROW
-    from dpkv.releases.inputs import InputTable
-    from dpkv.releases.unit_facts import UnitFacts
-
-    unit = UnitFacts.of(facts).weighing.unit
-    if unit == ROW:
-        return None
-    rows = InputTable(
-        table.values,
-        table.columns,
-        "",
-        counts=table.counts,
-        person_keys=table.person_keys,
-        weights=table.weights,
-    )
-    return unit, rows.n_records
 
 
 def _draw(record: Calibration, path: Path) -> None:

@@ -10,7 +10,9 @@ from dpkv.cli import options
 from dpkv.cli.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from dpkv.tables import Prepared
+    from dpkv.accounting import Unit
+    from dpkv.tables import Prepared, Table
+    from dpkv.tables.facts import TableFacts
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,23 @@ class TableOptions:
                 memory_limit=memory_limit,
                 progress=bar.update,
             )
+
+
+def units_of(table: Table, facts: TableFacts) -> tuple[Unit, int] | None:
+    """Return whose data a release protects, and how many they are; None for single rows."""
+    from dpkv.accounting import ROW
+    from dpkv.releases.inputs import InputTable
+    from dpkv.releases.unit_facts import UnitFacts
+
+    unit = UnitFacts.of(facts).weighing.unit
+    if unit == ROW:
+        return None
+    rows = InputTable(
+        table.values,
+        table.columns,
+        "",
+        counts=table.counts,
+        person_keys=table.person_keys,
+        weights=table.weights,
+    )
+    return unit, rows.n_records
