@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpkv import progress
 from dpkv.errors import TableError, UsageError
 from dpkv.ledger import NAMED, Ledger
 from dpkv.workspace import is_own_file, private_folder, write_once
@@ -72,9 +73,12 @@ def file_fingerprint(path: Path, whose: Whose) -> str:
     """Return a keyed hash of a file's bytes: the same table whichever of its columns are used."""
     digest = hashlib.blake2b(key=_key_of(whose), digest_size=16)
     try:
+        size, done = max(1, path.stat().st_size), 0
         with path.open("rb") as file:
             while block := file.read(_HASHED_BYTES):
                 digest.update(block)
+                done += len(block)
+                progress.report(f"recognising {path.name}", min(1.0, done / size))
     except OSError as error:
         raise TableError(f"{path} cannot be read: {error.strerror or 'damaged file'}.") from None
     return digest.hexdigest()

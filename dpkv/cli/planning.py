@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpkv.cli import options, output
-from dpkv.cli.progress import ProgressBar
+from dpkv.cli.progress import ProgressBar, progress_shown
 from dpkv.errors import UsageError
 from dpkv.mechanisms.registry import PAPERS
 from dpkv.settings import find_workspace
@@ -64,7 +64,8 @@ class ReleaseJob:
         """Return the account, having seen that the table is the one that was calibrated."""
         if given is not None and self.calibrated is None:
             return given
-        fingerprint = self.source.fingerprint(find_workspace())
+        with progress_shown():
+            fingerprint = self.source.fingerprint(find_workspace())
         if self.calibrated not in (None, fingerprint):
             raise UsageError(
                 f"{self.source.path} is not the table that was calibrated: run 'dpkv calibrate' on "

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
 from dpkv.cli import output
+from dpkv.progress import told_to
 
 _BAR_AFTER = 0.5
 _LINE_AFTER, _LINE_EVERY = 2.0, 10.0
+_GUESSED_FROM = 0.02  # of a stage: before that nobody knows how long the rest takes
 
 
 class ProgressBar:
@@ -21,7 +25,7 @@ class ProgressBar:
 
     def __init__(self, label: str) -> None:
         self._label = label
-        self._started = time.monotonic()
+        self._started = self._stage_began = time.monotonic()
         self._next_line = self._started + _LINE_AFTER
         self._terminal = sys.stderr.isatty()
         self._bar: Any = None
@@ -40,8 +44,17 @@ class ProgressBar:
             self._bar.stop()
 
     def describe(self, label: str, share: float) -> None:
-        """Report what is being done and how much is done."""
+        """Report what is being done, and how much of the whole is done."""
         self._label = label
+        self.update(share)
+
+    def stage(self, label: str, share: float) -> None:
+        """Report what is being done, and how much of that; another stage begins anew."""
+        if label != self._label:
+            self._label, self._stage_began = label, time.monotonic()
+            self._next_line = self._stage_began + _LINE_AFTER
+            if self._bar is not None:
+                self._bar.reset(self._task, description=output.printable(label))
         self.update(share)
 
     def update(self, share: float) -> None:
@@ -54,8 +67,14 @@ class ProgressBar:
                 shown = output.printable(self._label)
                 self._bar.update(self._task, completed=share, description=shown)
         elif now >= self._next_line:
-            output.note(f"{self._label}: {share:.0%}")
+            output.note(f"{self._label}: {share:.0%}{self._left(now, share)}")
             self._next_line = now + _LINE_EVERY
+
+    def _left(self, now: float, share: float) -> str:
+        if not _GUESSED_FROM <= share < 1.0:
+            return ""
+        left = (now - self._stage_began) * (1.0 - share) / share
+        return f", about {left:.0f} s left"
 
     def tick(self) -> None:
         """Show that work of unknown length goes on; for logs and terminals alike."""
@@ -73,3 +92,10 @@ class ProgressBar:
         self._bar = Progress(*columns, console=output.notes_console(), transient=True)
         self._task = self._bar.add_task(output.printable(self._label), total=1.0)
         self._bar.start()
+
+
+@contextlib.contextmanager
+def progress_shown() -> Iterator[None]:
+    """Show how far the work of a block is, stage by stage, where stages take long."""
+    with ProgressBar("working") as bar, told_to(bar.stage):
+        yield

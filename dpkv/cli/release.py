@@ -15,6 +15,7 @@ from dpkv.cli.clusters import show_clusters
 from dpkv.cli.confirming import confirm_charge, tell_prediction
 from dpkv.cli.grouping import takes
 from dpkv.cli.planning import ReleaseJob, Taken, plan_release
+from dpkv.cli.progress import progress_shown
 from dpkv.cli.provenance import describe_account, describe_taken, with_curators_facts
 from dpkv.cli.release_options import ReleaseOptions
 from dpkv.errors import BoundsNotFoundError, LedgerError, UsageError, UserInterruptError
@@ -97,7 +98,8 @@ def release(
         return
     known = ledger.prepare()
     plan, records, account = job.read(account)
-    table = name_table(job.source.fingerprint)
+    with progress_shown():
+        table = name_table(job.source.fingerprint)
     charging = Charging(ledger, account, name, known, _note_warning, table)
     charging.point_out()
     settled = settle(plan, records.n_records)
@@ -107,7 +109,8 @@ def release(
     if not yes and not charging.is_repeated:
         confirm_charge(settled, records.label if dataset is None else dataset)
     with output.new_folder(target) as folder, _charge_told(charging):
-        done = carry_out(settled, records, charging, key=key)
+        with progress_shown():
+            done = carry_out(settled, records, charging, key=key)
         files = _write(done, folder, asked.export_synopsis)
         if asked.as_json:
             output.print_json(with_curators_facts(done.record, charging, job.taken))
@@ -244,7 +247,8 @@ def simulate(
     _check_export(asked.export_synopsis, settled.plan.mechanism)
     _caution(settled, job)
     with output.new_folder(target) as folder:
-        done = rehearse(settled, records, seed=seed)
+        with progress_shown():
+            done = rehearse(settled, records, seed=seed)
         files = _write(done, folder, asked.export_synopsis)
     if asked.as_json:
         output.print_json_text(done.record.to_json())

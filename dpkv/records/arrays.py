@@ -49,11 +49,11 @@ class ArrayRecords:
 
     def gather(self, task: Callable[[Block], Part]) -> list[Part]:
         """Return what the task finds in every block, in the order of the blocks."""
-        return [task(block) for block in self._blocks]
+        return [_rested(task, block) for block in self._blocks]
 
     def gather_one(self, number: int, task: Callable[[Block], Part]) -> Part:
         """Return what the task finds in one block."""
-        return task(self._blocks[number])
+        return _rested(task, self._blocks[number])
 
     def take(self, records: Integers) -> Block:
         """Return the rows of some records, by their numbers in ascending order."""
@@ -71,6 +71,14 @@ class ArrayRecords:
     def _rows_by_owner(self) -> RowsByOwner:
         assert self._owners is not None
         return RowsByOwner(self._owners)
+
+
+def _rested(task: Callable[[Block], Part], block: Block) -> Part:
+    """Return what a task finds, and let go of the memory that the rows of mapped arrays took."""
+    try:
+        return task(block)
+    finally:
+        block.rest()
 
 
 class RowsByOwner:

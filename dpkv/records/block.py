@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpkv.scratch import let_go
+
 Found = TypeVar("Found")
 NO_WEIGHTS = np.empty(0, np.int64)
 
@@ -56,6 +58,14 @@ class Block:
             self._memory[name] = known
         found: Found = known[1]
         return found
+
+    def rest(self) -> None:
+        """Let go of pages of mapped arrays until the next question."""
+        let_go(self.points)
+        for _, kept in self._memory.values():
+            for array in getattr(kept, "arrays", (kept,)):
+                if isinstance(array, np.ndarray):
+                    let_go(array)
 
     def forget(self, name: str) -> None:
         """Drop what is kept under a name."""

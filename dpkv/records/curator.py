@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from dpkv import progress
 from dpkv.accounting import ROW, Neighbours, Step, Unit, cost_of
 from dpkv.errors import PlanError, UsageError
 from dpkv.grid import Grid
@@ -24,6 +25,7 @@ from dpkv.records.transcript import Exchange, Transcript
 from dpkv.types import Integers
 
 Result_co = TypeVar("Result_co", covariant=True)
+_STAGE = "asking the records"
 
 
 class Program(Protocol[Result_co]):
@@ -80,14 +82,16 @@ class Curator:
         self._entropy = entropy
         self._neighbours = neighbours
         self._unit = unit
-        self._coming = iter(plan)
+        self._coming, self._n_planned = iter(plan), len(plan)
         self._exchanges: list[Exchange] = []
 
     def __call__(self, question: Question) -> Any:
         """Answer the next question of the plan."""
         self._admit(question)
+        progress.report(_STAGE, len(self._exchanges) / self._n_planned)
         answer = question.answer(self._records, self._entropy)
         self._exchanges.append(Exchange(question, answer))
+        progress.report(_STAGE, len(self._exchanges) / self._n_planned)
         return answer
 
     def _admit(self, question: Question) -> None:

@@ -11,6 +11,7 @@ from dpkv.records.keys import KeyPlan, all_keys, plan_keys
 from dpkv.records.passes import count_between, offset_sums
 from dpkv.records.questions.projection import PublicMap
 from dpkv.records.questions.tree import Tree
+from dpkv.scratch import empty_beside
 from dpkv.types import Integers
 
 _PARTS = 16
@@ -28,7 +29,7 @@ class Partition:
         self._points = points
         self._weights = weights
         self._plan = plan
-        keys = np.empty(len(points), np.int64)
+        keys = empty_beside(points, (len(points),), np.int64)
         arrays = points, *plan.arrays, plan.depth, keys
         kernels.over_blocks(all_keys, _PARTS, points.size, *arrays, _PARTS)
         self._before = np.empty(0, np.int64)
@@ -44,6 +45,11 @@ class Partition:
         self._index_bits = max(0, min(_MOST_INDEX_BITS, plan.depth, rows_bits))
         marks = np.arange((1 << self._index_bits) + 1) << (plan.depth - self._index_bits)
         self._index = np.searchsorted(keys, marks)
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.int64], ...]:
+        """What is as long as the rows."""
+        return self._keys, self._before
 
     @property
     def depth(self) -> int:

@@ -26,6 +26,7 @@ from dpkv.kernels import compiled
 from dpkv.records.arrays import ArrayRecords
 from dpkv.records.block import NO_WEIGHTS
 from dpkv.records.owners import Owners
+from dpkv.scratch import cuts_of
 from dpkv.types import Integers, Keys
 from dpkv.validation import whole_number
 
@@ -143,7 +144,8 @@ class RowFacts:
             assert self.persons is not None
             means, weights = means_of(self.person_sums(points), self.person_rows())
             return ArrayRecords(means, weights if how.may_ignore else NO_WEIGHTS)
-        return ArrayRecords(points, self.weigh(how), owners=self.persons)
+        cuts = cuts_of(points)
+        return ArrayRecords(points, self.weigh(how), owners=self.persons, cuts=cuts)
 
     def _row_weights(self) -> NDArray[np.int64]:
         if self.weights is not None:

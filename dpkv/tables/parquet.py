@@ -27,7 +27,7 @@ def open_parquet(path: Path) -> tuple[Any, Any, list[str]]:
         ) from None
     try:
         opened: Any = path.open("rb") if isinstance(path, ObjectPath) else path
-        file: Any = pyarrow.parquet.ParquetFile(opened)
+        file: Any = pyarrow.parquet.ParquetFile(opened, pre_buffer=False)
         schema = file.schema_arrow
         names: list[str] = schema.names
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError):

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import math
-import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpkv import progress
 from dpkv.errors import TableError
+from dpkv.scratch import empty_in, let_go
 from dpkv.tables.chunk import Rows
 from dpkv.types import Floats
 from dpkv.workspace import check_private, private_folder, remove_if_empty, write_atomically
@@ -31,6 +32,7 @@ MEMORY_LIMIT = 512 << 20
 _FORMAT = 3  # raised whenever a table may be read differently than before
 _COPIES = 2  # how often the records are in memory at worst: as read, and in working coordinates
 _MAP_ROWS = 1 << 16
+_HELD_NUMBERS = 1 << 21  # of a mapped table in memory while it is gone through
 _UNFINISHED = "reading-"
 _SUFFIXES = {
     "values": ".f64",
@@ -184,18 +186,10 @@ def state_of(source: Path) -> list[int]:
 
 
 def _map_file(path: Path, kind: type[np.generic], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Map a file copy-on-write: an ordinary writable array to numpy, and the file never changes."""
+    """Map a file for reading: it never changes."""
     if path.stat().st_size != math.prod(shape) * np.dtype(kind).itemsize:
         raise ValueError("size differs")
-    return np.asarray(np.memmap(path, kind, mode="c", shape=shape))
-
-
-def _allocate(handle: int, size: int) -> None:
-    """Reserve the space now: a full disk would otherwise kill the process at a later write."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(handle, 0, size)
-    else:
-        os.truncate(handle, size)
+    return np.asarray(np.memmap(path, kind, mode="r", shape=shape))
 
 
 def map_rows(
@@ -211,10 +205,16 @@ def map_rows(
     if not mapped:
         target = np.empty(values.shape, kind)
     else:
-        with tempfile.TemporaryFile(dir=private_folder(Path(workspace), "tables")) as file:
-            _allocate(file.fileno(), values.size * kind.itemsize)
-            target = np.asarray(np.memmap(file, kind, mode="r+", shape=values.shape))
-    for start in range(0, len(values), _MAP_ROWS):
+        target = empty_in(private_folder(Path(workspace), "tables"), values.shape, kind)
+    let_go_every = max(1, _HELD_NUMBERS // max(1, _MAP_ROWS * values.shape[1]))
+    for number, start in enumerate(range(0, len(values), _MAP_ROWS), start=1):
         rows = slice(start, start + _MAP_ROWS)
         target[rows] = function(values[rows])
+        progress.report("putting rows on the grid", min(1.0, number * _MAP_ROWS / len(values)))
+        if mapped and number % let_go_every == 0:
+            let_go(values)
+            let_go(target)
+    if mapped:
+        let_go(values)
+        let_go(target)
     return target

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpkv import kernels
+from dpkv import kernels, progress
 from dpkv.mechanisms.synopsis.cells import WeightedPoints
 from dpkv.seeding.algorithm0 import kvariates
 from dpkv.seeding.potentials import LloydResult, lloyd
@@ -23,6 +23,8 @@ _RESTART_WORK, _SWAP_WORK = 1 << 33, 1 << 31  # distances; beyond, fewer restart
 _ITERATIONS = 40
 _FEWEST_FUTILE, _FUTILE_A_CENTER = 15, 2  # swaps in a row that changed nothing: more are futile
 _CLOSE = 1e-4
+_STAGE = "clustering private cells"
+_SEEDING, _MOVED = 0.3, 0.6  # of the work, about
 _ONE_CORE = 1 << 20  # numbers compared in an iteration; below, it is faster on one core
 
 
@@ -31,10 +33,11 @@ def cluster(found: WeightedPoints, n_clusters: int, rng: np.random.Generator) ->
     points, weights = found.points, found.weights
     a_pass = len(points) * n_clusters
     restarts = min(_RESTARTS, max(1, _RESTART_WORK // (_ITERATIONS * a_pass)))
-    starts = [
-        kvariates(points, n_clusters, sample_weight=weights, rng=rng).centers
-        for _ in range(restarts)
-    ]
+    starts = []
+    for start in range(restarts):
+        progress.report(_STAGE, _SEEDING * start / restarts)
+        starts.append(kvariates(points, n_clusters, sample_weight=weights, rng=rng).centers)
+    progress.report(_STAGE, _SEEDING)
     best = min(_moved(found, starts, _ITERATIONS), key=lambda end: end.potential)
     if n_clusters > 1:
         swaps = max(_FEWEST_SWAPS, _SWAPS_A_CENTER * n_clusters)
@@ -59,7 +62,8 @@ def _improved(
     points, weights = found.points, found.weights
     measured, futile = None, 0
     patience = max(_FEWEST_FUTILE, _FUTILE_A_CENTER * len(best.centers))
-    for _ in range(swaps):
+    for swap in range(swaps):
+        progress.report(_STAGE, _MOVED + (1.0 - _MOVED) * swap / swaps)
         if futile >= patience:
             break
         if measured is None:

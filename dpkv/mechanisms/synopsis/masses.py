@@ -50,8 +50,9 @@ def expected_masses(children: Integers, counts: Float64s, scale: float) -> Masse
     largest = max(float(totals[~sure].max(initial=0.0)), float(totals[0]) if not sure[0] else 0.0)
     reach = 2.0 ** math.ceil(math.log2(min(max(largest / scale, _FEWEST_SCALES), _MOST_SCALES)))
     values, shares, chances, tables = _model(2.0 * reach)
-    seen = _seen_from_below(children, counts, scale, sure, values, chances, *tables)
-    found = totals, leaves, sure, seen
+    rows = np.cumsum(~sure) - 1  # of the unsure subtrees alone: where few are, little is kept
+    seen = _seen_from_below(children, counts, scale, sure, rows, values, chances, *tables)
+    found = totals, leaves, sure, rows, seen
     return Masses(*_handed_down(children, *found, scale, values, shares, chances, *tables))
 
 
@@ -94,15 +95,16 @@ def _totals(children, counts, scale):  # type: ignore[no-untyped-def]
 
 @compiled
 def _seen_from_below(  # type: ignore[no-untyped-def]
-    children, counts, scale, sure, values, chances, below1, part1, below2, part2
+    children, counts, scale, sure, rows, values, chances, below1, part1, below2, part2
 ):
     """Return the likelihood of every unsure subtree's counts for every number of its records."""
     n_values, n_shares = len(values), len(chances)
-    seen = np.zeros((len(children), n_values))
+    seen = np.zeros((rows[-1] + 1, n_values))
     for cell in range(len(children) - 1, -1, -1):
         if sure[cell]:
             continue
         child, largest = children[cell], 0.0
+        own = seen[rows[cell]]
         for value in range(n_values):
             total = 0.0
             if child < 0:
@@ -111,15 +113,16 @@ def _seen_from_below(  # type: ignore[no-untyped-def]
             else:
                 for share in range(n_shares):
                     at, part = below1[share, value], part1[share, value]
-                    first = seen[child, at] + part * (seen[child, at + 1] - seen[child, at])
+                    half = seen[rows[child]]
+                    first = half[at] + part * (half[at + 1] - half[at])
                     at, part = below2[share, value], part2[share, value]
-                    second = seen[child + 1, at]
-                    second += part * (seen[child + 1, at + 1] - second)
+                    half = seen[rows[child + 1]]
+                    second = half[at] + part * (half[at + 1] - half[at])
                     total += chances[share] * first * second
-            seen[cell, value] = total
+            own[value] = total
             largest = max(largest, total)
         for value in range(n_values):
-            seen[cell, value] /= max(largest, _TINY)
+            own[value] /= max(largest, _TINY)
     return seen
 
 
@@ -198,18 +201,23 @@ def _hand_shares(mass, first, second, seen1, seen2, values, shares, chances):  #
 
 @compiled
 def _handed_down(  # type: ignore[no-untyped-def]
-    children, totals, leaves, sure, seen, scale, values, shares, chances, *tables
+    children, totals, leaves, sure, rows, seen, scale, values, shares, chances, *tables
 ):
-    """Return the expected number of records of every cell, and its variance."""
+    """Return the expected number of records of every cell, and its variance.
+
+    What is known of a cell from above takes the place of what was seen of it from below, which
+    nobody needs once its parent was looked at.
+    """
     n_cells = len(children)
     means, variances = np.zeros(n_cells), np.zeros(n_cells)
-    known = np.zeros((n_cells, len(values)))
+    first, second = np.empty(len(values)), np.empty(len(values))
     means[0], variances[0] = max(totals[0], 0.0), 2.0 * scale**2 * leaves[0]
     for cell in range(n_cells):
         child = children[cell]
         if child < 0:
             continue
         other, mass = child + 1, max(means[cell], 1e-6 * scale)
+        first[:], second[:] = 0.0, 0.0
         if sure[child] and sure[other]:
             surplus = mass - totals[child] - totals[other]
             share = (totals[child] + surplus * leaves[child] / leaves[cell]) / mass
@@ -217,23 +225,25 @@ def _handed_down(  # type: ignore[no-untyped-def]
                 variances[half] = 2.0 * scale**2 * leaves[half]
         elif sure[child] or sure[other]:
             unsure, clear = (other, child) if sure[child] else (child, other)
-            _known_beside(known[unsure], values, mass / scale)
-            mean, variance = _moments(known[unsure], seen[unsure], values)
+            _known_beside(first, values, mass / scale)
+            mean, variance = _moments(first, seen[rows[unsure]], values)
+            seen[rows[unsure]] = first
             share = min(mean * scale / mass, 1.0)
             share = share if unsure == child else 1.0 - share
             variances[unsure] = variance * scale**2
             variances[clear] = 2.0 * scale**2 * leaves[clear]
         else:
-            pair = known[child], known[other], seen[child], seen[other]
+            pair = first, second, seen[rows[child]], seen[rows[other]]
             if cell == 0 or sure[cell]:
                 share = _hand_shares(mass / scale, *pair, values, shares, chances)
             else:
-                _hand_to_halves(known[cell], *pair, values, chances, *tables)
+                _hand_to_halves(seen[rows[cell]], *pair, values, chances, *tables)
                 share = -1.0
-            known[child] /= max(known[child].max(), _TINY)
-            known[other] /= max(known[other].max(), _TINY)
-            mean1, variance1 = _moments(known[child], seen[child], values)
-            mean2, variance2 = _moments(known[other], seen[other], values)
+            first /= max(first.max(), _TINY)
+            second /= max(second.max(), _TINY)
+            mean1, variance1 = _moments(first, seen[rows[child]], values)
+            mean2, variance2 = _moments(second, seen[rows[other]], values)
+            seen[rows[child]], seen[rows[other]] = first, second
             variances[child], variances[other] = variance1 * scale**2, variance2 * scale**2
             if share < 0.0:
                 share = mean1 / (mean1 + mean2) if mean1 + mean2 > 0.0 else 0.5

@@ -31,6 +31,7 @@ from dpkv.records.passes import norm_histograms, residual_sums
 from dpkv.records.questions.cells import scale_for
 from dpkv.records.questions.projection import PublicMap
 from dpkv.records.questions.question import NoisySums
+from dpkv.scratch import empty_beside
 from dpkv.types import Float64s, Integers
 
 _FIRST_INEXACT = 2**53  # up to here floats hold whole numbers exactly
@@ -53,7 +54,7 @@ class Clusters:
 
     def _labelled(self, block: Block) -> NDArray[np.int32]:
         points = block.points if self.space is None else map_points(block, self.space)
-        labels = np.empty(len(points), np.int32)
+        labels = empty_beside(block.points, (len(points),), np.int32)
         small = self._farthest_squared() < _FIRST_INEXACT
         by_feature = np.ascontiguousarray(self.centers.T, dtype=np.float64 if small else np.int64)
         n_blocks, work = kernels.block_count(len(points)), points.size * len(self.centers)

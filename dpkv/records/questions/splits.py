@@ -19,6 +19,7 @@ from functools import partial
 
 import numpy as np
 
+from dpkv import progress
 from dpkv.accounting import ROW, Neighbours, Step, Unit
 from dpkv.noise import Entropy
 from dpkv.records.block import Block
@@ -61,6 +62,7 @@ class CellSplits(Question):
         level = whole_space(self.space)
         levels, splits = list[Level](), list[Truths]()
         while True:
+            progress.report("growing private cells", len(levels) / (self._most_levels + 1))
             split, tested = self._rule(level, len(levels))
             if tested:
                 scores = self._scores(self._weights(records, level, len(levels)), len(levels))
