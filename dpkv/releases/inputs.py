@@ -165,6 +165,7 @@ class FileInput:
             memory_limit=self._memory_limit,
             workspace=self._workspace,
             progress=progress,
+            writable=False,
         )
         return InputTable(
             table.values,

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,11 +63,14 @@ class RecordStore:
         recipe: dict[str, Any],
         memory_limit: int,
         workspace: Path,
+        *,
+        writable: bool = True,
     ) -> None:
         self.n_rows = 0
         self._width = n_columns
         self._limit = memory_limit
         self._workspace = workspace
+        self._mode: Literal["c", "r"] = "c" if writable else "r"
         self._tracks: dict[str, list[NDArray[Any]]] = {}
         self._files: dict[str, Any] | None = None
         self._sources = tuple(files)
@@ -150,7 +153,9 @@ class RecordStore:
         shapes = {"values": (rows, self._width)}
         return Rows(
             **{
-                name: _map_file(self._path_of(name), _KINDS[name], shapes.get(name, (rows,)))
+                name: _map_file(
+                    self._path_of(name), _KINDS[name], shapes.get(name, (rows,)), self._mode
+                )
                 for name in tracks
             }
         )
@@ -185,11 +190,16 @@ def state_of(source: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
-def _map_file(path: Path, kind: type[np.generic], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Map a file for reading: it never changes."""
+def _map_file(
+    path: Path, kind: type[np.generic], shape: tuple[int, ...], mode: Literal["c", "r"]
+) -> NDArray[Any]:
+    """Map a file, which never changes: copy-on-write, an ordinary array to numpy; or to read it.
+
+    Only what cannot have been written to can be let go of while it is used.
+    """
     if path.stat().st_size != math.prod(shape) * np.dtype(kind).itemsize:
         raise ValueError("size differs")
-    return np.asarray(np.memmap(path, kind, mode="r", shape=shape))
+    return np.asarray(np.memmap(path, kind, mode=mode, shape=shape))
 
 
 def map_rows(

@@ -179,6 +179,7 @@ def load(
     memory_limit: int = MEMORY_LIMIT,
     workspace: str | Path = ".dpkv",
     progress: Progress | None = None,
+    writable: bool = True,
 ) -> Table:
     """Read a source: every cell becomes what its column's public rule says."""
     recipe = {
@@ -188,7 +189,8 @@ def load(
     }
     try:
         files, width = files_of(source), len(source.columns)
-        store = RecordStore(files, width, recipe, memory_limit, Path(workspace))
+        folder = Path(workspace)
+        store = RecordStore(files, width, recipe, memory_limit, folder, writable=writable)
     except OSError as error:
         raise unreadable(source.path, error) from None
     kept = store.earlier_copy()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -160,35 +159,6 @@ def test_a_lost_scheduler_ends_the_run_and_the_id_finishes_it(
     assert charges(tmp_path) == ["mine"]
 
 
-def test_a_worker_killed_in_every_question_leaves_one_answer_and_one_charge(
-    run: Run, parts: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The question is with the workers when one of them dies, at every question of the release."""
-    where = ("--engine", "dask", "--scheduler", cluster.address, "--mechanism", "lloyd")
-    where = (*where, "--iterations", "2")
-    with monkeypatch.context() as patched:
-        undisturbed = Meanwhile(patched, lambda *_: None)
-        expected = simulated(run, parts, *where)
-    plain, killed = dask_engine.DaskTransport._collect, list[int]()
-
-    def kill_and_collect(transport: Any, futures: Any) -> Any:
-        victim = cluster.workers[len(killed)]
-        cluster.add_workers(1)
-        os.kill(victim.pid, signal.SIGKILL)
-        killed.append(victim.pid)
-        return plain(transport, futures)
-
-    monkeypatch.setattr(dask_engine.DaskTransport, "_collect", kill_and_collect)
-    assert simulated(run, parts, *where, "--seed", "0") == expected
-    assert len(killed) == undisturbed.questions >= 4
-    killed_before = len(killed)
-    done = run("release", parts, *ASKED, *where, "--id", "mine", "--out", "r")
-    assert done.returncode == 0, done.stderr
-    assert len(killed) == killed_before + undisturbed.questions
-    assert charges(tmp_path) == ["mine"]
-    assert run("verify", "r/release.json").returncode == 0
-
-
 def test_a_file_that_changes_under_the_run_stops_it_and_the_id_finishes_it(
     run: Run, parts: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -206,17 +176,6 @@ def test_a_file_that_changes_under_the_run_stops_it_and_the_id_finishes_it(
     assert not (tmp_path / "r").exists()
     assert charges(tmp_path) == ["mine"]
     done = run("release", parts, *named, *where)
-    assert done.returncode == 0, done.stderr
-    assert charges(tmp_path) == ["mine"]
-
-
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of other processes: Linux")
-def test_workers_need_no_disk(run: Run, visits: Path, cluster: Cluster, tmp_path: Path) -> None:
-    """No worker can write a byte to a file: as on a disk that is full."""
-    for worker in cluster.workers:
-        resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (0, 0))
-    where = ("--engine", "dask", "--scheduler", cluster.address, "--mechanism", "synopsis")
-    done = run("release", visits, *ASKED, *PERSONS, *where, "--id", "mine", "--out", "r")
     assert done.returncode == 0, done.stderr
     assert charges(tmp_path) == ["mine"]
 
