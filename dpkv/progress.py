@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-from dpkv.types import StageProgress
+if TYPE_CHECKING:
+    from dpkv.types import StageProgress  # it needs numpy, and --help does not
 
 _listener: ContextVar[StageProgress | None] = ContextVar("dpkv progress", default=None)
 
