@@ -153,7 +153,9 @@ class SchemaField(_Part):
             return (0.0, 1.0)
         assert isinstance(low, (int, float)) and isinstance(high, (int, float))
         if low > high:
-            raise ParameterError("constraints", "minimum and maximum in this order", (low, high))
+            raise ParameterError(
+                "constraints", "minimum and maximum in this order", f"{low:g} and {high:g}"
+            )
         return (float(low), float(high))
 
     def weight(self) -> WeightColumn:
