@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+from support.lowest import lowest
 
 from dpkv.paper.datasets import hospital
 from dpkv.paper.datasets.synthetic_tables import Wish, csv_text, make_table
@@ -72,6 +74,16 @@ def test_the_figures_of_the_site_come_from_a_command() -> None:
     assert kept == set(figures.FIGURES)
     pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
     assert [name for name in kept if f"figures/{name}.svg" not in pages] == []
+
+
+def test_every_dependency_has_a_lower_bound_to_test() -> None:
+    """``make test-lowest`` installs exactly these; one without a bound would be left to chance."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    known = dict(lowest(project))
+    assert {"numpy", "numba", "opendp", "pyarrow", "dask", "psycopg"} <= set(known)
+    loose = {**project, "dependencies": [*project["dependencies"], "loose"]}
+    with pytest.raises(ValueError, match="loose has no lower bound"):
+        list(lowest(loose))
 
 
 LABEL = re.compile(
