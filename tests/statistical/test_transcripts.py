@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dpkv.audits.faults import plant_fault
-from dpkv.audits.replay_cases import cases, neighbour_of, table_of
+from dpkv.audits.replay_cases import Wanted, cases, neighbour_of, table_of
 from dpkv.audits.transcripts import AdversarialEntropy, Replayed, replay
 from dpkv.domain import Box
 from dpkv.errors import PlanError
@@ -24,6 +24,7 @@ from dpkv.mechanisms import MECHANISMS, Neighbours, Synopsis
 from dpkv.noise import SeededEntropy
 from dpkv.records import ArrayRecords, curator_of
 from dpkv.records.questions import Ask, LaplaceDensity, NoisyPick, Question
+from dpkv.simplices import ProductGrid, product_domain
 
 SAMPLE = list(cases(2026, 120, [SeededEntropy, AdversarialEntropy]))
 REPLACE, ADD = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
@@ -202,3 +203,35 @@ def test_an_impossible_answer_has_no_probability() -> None:
     assert math.isfinite(splits.question.log_probability(records, splits.answer))
     assert deeper.log_probability(records, splits.answer) == -math.inf
     assert curator.transcript.loss(records, records) == 0.0
+
+
+# Rows of categories
+
+
+def rows_of_categories(grid: ProductGrid, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Return rows of numbers, each with one category in every group."""
+    rows = rng.integers(0, np.asarray(grid.tops) + 1, (count, grid.n_features))
+    for start, stop in grid.groups:
+        rows[:, start:stop] = 0
+        rows[np.arange(count), rng.integers(start, stop, count)] = grid.tops[start]
+    return np.asarray(rows, dtype=np.int32)
+
+
+@pytest.mark.parametrize(
+    ("name", "density"),
+    [(name, density) for name, kind in MECHANISMS.items() for density in kind.densities or (None,)],
+)
+def test_a_run_on_categories_loses_no_more_than_its_price(name: str, density: Any) -> None:
+    domain = product_domain([(0.0, 1.0), 3], [1.0, 2.0])
+    grid = domain.grid()
+    assert isinstance(grid, ProductGrid)
+    for relation in MECHANISMS[name].relations:
+        wanted = Wanted(name, relation, domain, Decimal(1), Decimal(0), 2, density=density)
+        rng = np.random.default_rng(len(name))
+        rows = rows_of_categories(grid, rng, 30)
+        other = rows[1:] if relation is Neighbours.ADD_REMOVE else rows.copy()
+        if relation is Neighbours.REPLACE_ONE:
+            other[:1] = rows_of_categories(grid, rng, 1)
+        for kind in (SeededEntropy, AdversarialEntropy):
+            found = replay(wanted, rows, other, kind(np.random.SeedSequence(7)))
+            assert found.holds, (wanted, found)
