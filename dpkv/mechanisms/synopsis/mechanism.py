@@ -395,8 +395,9 @@ class Synopsis(Mechanism):
     def _first_cells(self, n_records: float) -> float:
         """Return how many cells the public first grid is to have for about so many records."""
         shape, k = layout(self.grid.n_features), self.n_clusters
-        affordable = max(n_records / self.least_cell, shape.fewest_cells * k)
-        return max(n_records / self.first_cell, min(shape.cells * k, affordable))
+        affordable = (n_records / (k * self.least_cell)) ** shape.growth
+        a_cluster = min(max(affordable, shape.fewest_cells), shape.cells)
+        return max(n_records / self.first_cell, a_cluster * k)
 
     def _threshold_for(self, n_records: float) -> int:
         """Return the threshold of the tests for about so many records."""

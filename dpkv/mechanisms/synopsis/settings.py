@@ -42,11 +42,13 @@ class Layout:
     stretch: float
     """A step goes so much beyond the mean, as Lloyd's iterations would."""
     least_cell: float = 12.0
-    """As ``first_cell``, where more cells are needed for the clusters, ..."""
+    """As ``first_cell``: a cluster is to have a cell for so many of its records, ..."""
+    growth: float = 1.0
+    """... by this power of their quotient, ..."""
     cells: int = 6
-    """... of which each is to have so many cells ..."""
+    """... but no more cells than these, which are enough for it, ..."""
     fewest_cells: int = 0
-    """... and gets so many of them, however few records there are."""
+    """... and no fewer than these, however few records there are."""
     decay: float = 2.0
     floor: float = 1.0
     """Of the tree's tests, in scales of their noise."""
@@ -59,7 +61,7 @@ def layout(n_features: int) -> Layout:
         return Layout(
             root=0.02, tree=0.07, counts=0.85, means=0.0, steps=0.06, n_steps=1, norm_share=0.15,
             first_cell=100.0, threshold=4.0, bias=10.0, skew=0.2, stretch=1.25,
-            least_cell=2.0, cells=48, fewest_cells=12,
+            least_cell=25.0, growth=2.0, cells=48, fewest_cells=10,
         )  # fmt: skip
     if n_features <= _MANY:
         return Layout(
