@@ -4,8 +4,8 @@
     python audits/synopsis_families.py loose --runs 2      of one of them
     python audits/synopsis_families.py --write             and keep them in synopsis_families.json
 
-few      generated like known small tables: three dense clusters of 2000 and five of 100 (u), 15 that
-         overlap more or less (s), 20 to 50 of 150 each (a), bars and a ball (l)
+few      generated like known small tables: three dense clusters of 2000 and five of 100 (u), 15
+         that overlap more or less (s), 20 to 50 of 150 each (a), bars and a ball (l)
 loose    columns that fill 1, 1/5 or 1/50 of a cube, against the same release with tight bounds
 bounds   what ``--bounds private`` finds of heavy tails, ages, negatives, tiny and huge units
 columns  21 to 40 columns at eps = 0.1, with the cells that dpkv takes and with cells of all columns
@@ -261,9 +261,7 @@ def bounds(runs: int, first: int) -> Iterator[Row]:
     for name, make in UNITS.items():
         for d in (1, 3):
             for relation in (ADD, REPLACE):
-                finder = PrivateBounds.calibrate(
-                    Decimal("0.1"), n_features=d, neighbours=relation
-                )
+                finder = PrivateBounds.calibrate(Decimal("0.1"), n_features=d, neighbours=relation)
                 cut, wide, stops = [], [], 0
                 for run in range(4 * runs):
                     rng = np.random.default_rng([16, 7, first + run])

@@ -108,6 +108,33 @@ def sum_places(facts: Facts, rows: Rows) -> list[int]:
     return [x for sums in found for x in sums]
 
 
+def count_columns(facts: Facts, rows: Rows) -> list[int]:
+    """Return what the rows in every bin of every column weigh, column by column."""
+    lowest, highest, bins = facts["lowest"], facts["highest"], facts["bins"]
+    found = [0] * (bins * len(lowest))
+    for point, weight in rows:
+        for axis, (low, x, high) in enumerate(zip(lowest, point, highest, strict=True)):
+            found[axis * bins + (x - low) * bins // (high - low + 1)] += weight
+    return found
+
+
+def count_reach(facts: Facts, rows: Rows) -> list[int]:
+    """Return what the rows weigh by how many of the stretched boxes leave them out."""
+    stretches, whole = facts["stretches"], facts["whole"]
+    found = [0] * (len(stretches) + 1)
+    for point, weight in rows:
+        ends = list(zip(facts["lower"], point, facts["upper"], strict=True))
+        outside = sum(
+            any(
+                whole * abs(2 * x - low - high) > stretch * (high - low + 1)
+                for low, x, high in ends
+            )
+            for stretch in stretches
+        )
+        found[outside] += weight
+    return found
+
+
 def count_norms(facts: Facts, rows: Rows) -> list[int]:
     """Return the histogram of residual norms for every centre."""
     centers, edges = facts["centers"], facts["edges"]
@@ -162,10 +189,19 @@ def _nearest(point: Point, centers: Sequence[Point]) -> int:
 
 
 def _cell_of(point: Point, cells: Sequence[tuple[Point, Point]]) -> int:
+    lowest = [min(own) for own in zip(*(lower for lower, _ in cells), strict=True)]
+    highest = [max(own) for own in zip(*(upper for _, upper in cells), strict=True)]
+    inside = _moved_into(point, lowest, highest)
     for number, (lower, upper) in enumerate(cells):
-        if all(low <= x <= high for low, x, high in zip(lower, point, upper, strict=True)):
+        if all(low <= x <= high for low, x, high in zip(lower, inside, upper, strict=True)):
             return number
     raise ValueError("a point lies in no cell")
+
+
+def _moved_into(point: Point, lowest: Point, highest: Point) -> list[int]:
+    """Return the nearest point of a box: cells may be in a part of the domain alone."""
+    ends = zip(lowest, point, highest, strict=True)
+    return [max(low, min(x, high)) for low, x, high in ends]
 
 
 def _norm(point: Point, center: Point, *, squared: bool) -> int:
@@ -239,6 +275,10 @@ def _decided(
 def tree_loss(facts: Facts, answer: str, first: Rows, second: Rows) -> Enclosure:
     """Return the loss of a tree: of what every test of a cell said, where the tables differ."""
     powers = Powers(facts["scale"])
+    ends = facts["lowest"], facts["highest"]
+    first, second = (
+        [(_moved_into(point, *ends), weight) for point, weight in rows] for rows in (first, second)
+    )
     low = high = Decimal(0)
     mapped = [
         [(_mapped(point, facts), weight) for point, weight in rows] for rows in (first, second)
@@ -282,6 +322,8 @@ LOSSES: dict[str, Callable[..., Enclosure]] = {
     "record-count": sums_loss(count_records),
     "cluster-counts": sums_loss(count_clusters),
     "cluster-sums": sums_loss(sum_clusters),
+    "core-columns": sums_loss(count_columns),
+    "core-reach": sums_loss(count_reach),
     "cell-counts": sums_loss(count_cells),
     "cell-places": sums_loss(sum_places),
     "residual-norms": sums_loss(count_norms),

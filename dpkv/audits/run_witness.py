@@ -27,12 +27,17 @@ from dpkv.errors import PlanError, UsageError
 from dpkv.grid import GRID_BITS
 from dpkv.mechanisms import Mechanism, describe, from_description
 from dpkv.records.questions import (
+    CORE_BINS,
+    CORE_PARTS,
+    CORE_STRETCHES,
     BlockCenters,
     CellCounts,
     CellPlaces,
     CellSplits,
     ClusterCounts,
     ClusterSums,
+    CoreColumns,
+    CoreReach,
     NoisyPick,
     NormHistograms,
     Question,
@@ -51,6 +56,7 @@ from dpkv.validation import MOST_RECORDS
 _DOWN, _UP = (Context(prec=60, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
 _MOST_POINTS, _MOST_QUESTIONS, _MOST_NUMBERS = 64, 2_000, 200_000
 _AGREE = 1e-9
+_FLAT = ("record-count", "cluster-counts", "cell-counts", "core-reach")
 
 
 class WitnessTable(Frozen):
@@ -181,6 +187,22 @@ def _of_tree(question: CellSplits) -> tuple[str, dict[str, Any]]:
     }
 
 
+def _of_core_columns(question: CoreColumns) -> tuple[str, dict[str, Any]]:
+    _unmapped(question)
+    ends = {"lowest": _plain(question.space.lowest), "highest": _plain(question.space.highest)}
+    return "core-columns", {**ends, "bins": CORE_BINS}
+
+
+def _of_core_reach(question: CoreReach) -> tuple[str, dict[str, Any]]:
+    _unmapped(question)
+    return "core-reach", {
+        "lower": _plain(question.lower),
+        "upper": _plain(question.upper),
+        "stretches": list(CORE_STRETCHES),
+        "whole": CORE_PARTS,
+    }
+
+
 def _of_cells(question: CellCounts) -> tuple[str, dict[str, Any]]:
     return "cell-counts", {**_map_of(question.space), "leaves": _leaves(question.tree)}
 
@@ -232,6 +254,8 @@ _WRITERS: dict[type[Question], Callable[[Any], tuple[str, dict[str, Any]]]] = {
         "cluster-sums",
         {"centers": _plain(one.centers), "middle": _plain(one.grid.middle)},
     ),
+    CoreColumns: _of_core_columns,
+    CoreReach: _of_core_reach,
     CellSplits: _of_tree,
     CellCounts: _of_cells,
     CellPlaces: _of_places,
@@ -364,10 +388,12 @@ def _restored(question: Question, kept: WitnessQuestion) -> Any:
     if isinstance(question, CellSplits):
         return tree_from_splits(str(kept.answer), question.space)
     flat = np.asarray(kept.answer, np.int64)
-    if isinstance(question, NoisyPick) or kept.name in ("record-count", "cluster-counts"):
+    if isinstance(question, NoisyPick) or kept.name in _FLAT:
         return flat
+    if isinstance(question, CoreColumns):
+        return flat.reshape(question.space.n_dimensions, -1)
     rows = len(kept.facts["leaves"]) if "leaves" in kept.facts else len(_heads(question, kept))
-    return flat if kept.name == "cell-counts" else flat.reshape(rows, -1)
+    return flat.reshape(rows, -1)
 
 
 def _heads(question: Question, kept: WitnessQuestion) -> Any:

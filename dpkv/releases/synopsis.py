@@ -127,8 +127,8 @@ class PrivateSynopsis(Frozen):
             raise ValueError("there are more cells than a synopsis has")
         if Domain.from_dict(self.domain).n_features != width:
             raise ValueError("bounds and columns differ in number")
-        if self.matrix is None and (dimensions != width or self._box() != self.grid_box()):
-            raise ValueError("the cells do not cover the grid")
+        if self.matrix is None and (dimensions != width or not self._is_in_grid()):
+            raise ValueError("the cells are not in the grid")
         if self.groups and self.groups != public_map(self.grid, dimensions).groups:
             raise ValueError("the categories are not the domain's")
         if self.matrix is not None and {len(row) for row in self.matrix} != {width}:
@@ -145,13 +145,12 @@ class PrivateSynopsis(Frozen):
         _ = self.cells
         return self
 
-    def _box(self) -> tuple[list[int], list[int]]:
-        return list(self.lowest), list(self.highest)
-
-    def grid_box(self) -> tuple[list[int], list[int]]:
-        """Return the lowest and highest coordinates of the grid."""
+    def _is_in_grid(self) -> bool:
+        lowest, highest = np.asarray(self.lowest), np.asarray(self.highest)
         low, high = self.grid.box
-        return low.tolist(), high.tolist()
+        if lowest.shape != low.shape or highest.shape != high.shape:
+            return False
+        return bool(((low <= lowest) & (lowest <= highest) & (highest <= high)).all())
 
     @cached_property
     def standing(self) -> Standing | None:
@@ -174,7 +173,9 @@ class PrivateSynopsis(Frozen):
         """The cells as the mechanism made them."""
         lowest, highest = np.asarray(self.lowest), np.asarray(self.highest)
         matrix = None if self.matrix is None else np.asarray(self.matrix, dtype=np.int64)
-        space = PublicMap(lowest, highest, matrix, self.grid.middle, self.groups)
+        low, high = self.grid.box
+        is_core = matrix is None and bool((lowest > low).any() or (highest < high).any())
+        space = PublicMap(lowest, highest, matrix, self.grid.middle, self.groups, is_core)
         offsets = None if self.offsets is None else np.asarray(self.offsets, dtype=np.int64)
         return PrivateCells(
             space,

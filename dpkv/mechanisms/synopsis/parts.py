@@ -113,8 +113,9 @@ def _others_silent(mechanism: Synopsis, **changes: float | None) -> Synopsis:
         "norm_scale": _NEXT_TO_NOTHING,
         "sum_scale": _NEXT_TO_NOTHING,
     }
-    if mechanism.mean_scale is not None:
-        silent["mean_scale"] = _NEXT_TO_NOTHING
+    for name in ("mean_scale", "core_scale", "reach_scale"):
+        if getattr(mechanism, name) is not None:
+            silent[name] = _NEXT_TO_NOTHING
     return replace(mechanism, **{**silent, **changes})  # type: ignore[arg-type]
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -65,11 +66,16 @@ class Estimate:
     """Of every coordinate of a center, in squared grid steps."""
     norms: Integers | None = None
     """The noisy histograms of the last step's residual norms, whose edges are ``bin_edges``."""
+    core: Fraction = Fraction(1)
+    """Of the squared diameter: what the part of the domain has in which the cells are."""
 
 
-def bin_edges(grid: Grid, *, squared: bool) -> Integers:
-    """Return the upper edges of the bins of norms: the diameter, and down by sqrt(2) each."""
-    widest = grid.diam2_squared if squared else grid.diam1**2
+def bin_edges(grid: Grid, *, squared: bool, core: Fraction = Fraction(1)) -> Integers:
+    """Return the upper edges of the bins of norms: the diameter, and down by sqrt(2) each.
+
+    It is the diameter of the core, where there is one: residuals are cut to that at least.
+    """
+    widest = math.ceil((grid.diam2_squared if squared else grid.diam1**2) * core)
     edges = [math.isqrt(widest >> shift) + (shift == 0) for shift in range(BINS)]
     return np.asarray(edges[::-1], dtype=np.int64)
 
@@ -86,7 +92,7 @@ def count_norms(
     ask: Ask, clusters: Clusters, before: Estimate, noise: StepNoise, grid: Grid
 ) -> Integers:
     """Return the noisy histograms of residual norms, cluster by cluster."""
-    edges = bin_edges(grid, squared=noise.gaussian)
+    edges = bin_edges(grid, squared=noise.gaussian, core=before.core)
     asked = NormHistograms(clusters, before.centers, edges, noise.gaussian, noise.norm_scale)
     histogram: Integers = ask(asked)
     return histogram
@@ -101,7 +107,7 @@ def step_by_norms(
     grid: Grid,
 ) -> Estimate:
     """Return the centers moved, with radii that follow from the noisy histograms."""
-    edges = bin_edges(grid, squared=noise.gaussian)
+    edges = bin_edges(grid, squared=noise.gaussian, core=before.core)
     counts, count_variance = _combined(histogram, before, noise)
     known = replace(before, counts=counts, count_variance=count_variance, norms=histogram)
     columns = grid.n_features if noise.gaussian else grid.n_features**2  # of norm^2 a column

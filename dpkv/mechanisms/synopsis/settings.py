@@ -22,6 +22,10 @@ class Layout:
 
     root: float
     """For the number of records, where it is private; elsewhere this goes to the counts."""
+    core: float
+    """For where the records are in loose bounds: the histograms of all columns, ..."""
+    reach: float
+    """... and how far the records reach around there."""
     tree: float
     counts: float
     means: float
@@ -59,18 +63,19 @@ def layout(n_features: int) -> Layout:
     """Return the layout for so many columns."""
     if n_features <= _FEW:
         return Layout(
-            root=0.02, tree=0.07, counts=0.85, means=0.0, steps=0.06, n_steps=1, norm_share=0.15,
-            first_cell=100.0, threshold=4.0, bias=10.0, skew=0.2, stretch=1.25,
-            least_cell=25.0, growth=2.0, cells=48, fewest_cells=10,
+            root=0.02, core=0.03, reach=0.02, tree=0.07, counts=0.80, means=0.0, steps=0.06,
+            n_steps=1, norm_share=0.15, first_cell=100.0, threshold=4.0, bias=10.0, skew=0.2,
+            stretch=1.25, least_cell=25.0, growth=2.0, cells=48, fewest_cells=10,
         )  # fmt: skip
     if n_features <= _MANY:
         return Layout(
-            root=0.02, tree=0.12, counts=0.25, means=0.25, steps=0.36, n_steps=2, norm_share=0.10,
-            first_cell=100.0, threshold=2.0, bias=10.0, skew=0.1, stretch=1.25,
+            root=0.02, core=0.07, reach=0.02, tree=0.11, counts=0.225, means=0.225, steps=0.33,
+            n_steps=2, norm_share=0.10, first_cell=100.0, threshold=2.0, bias=10.0, skew=0.1,
+            stretch=1.25,
         )  # fmt: skip
     return Layout(
-        root=0.02, tree=0.25, counts=0.15, means=0.0, steps=0.58, n_steps=3, norm_share=0.10,
-        first_cell=40.0, threshold=2.0, bias=3.0, skew=0.1, stretch=1.0,
+        root=0.02, core=0.04, reach=0.02, tree=0.23, counts=0.14, means=0.0, steps=0.55,
+        n_steps=3, norm_share=0.10, first_cell=40.0, threshold=2.0, bias=3.0, skew=0.1, stretch=1.0,
     )  # fmt: skip
 
 

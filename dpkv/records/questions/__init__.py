@@ -20,6 +20,15 @@ from dpkv.records.questions.clusters import (
     cluster_counts_step,
     cluster_sums_step,
 )
+from dpkv.records.questions.core import BINS as CORE_BINS
+from dpkv.records.questions.core import PARTS as CORE_PARTS
+from dpkv.records.questions.core import STRETCHES as CORE_STRETCHES
+from dpkv.records.questions.core import (
+    CoreColumns,
+    CoreReach,
+    core_columns_step,
+    core_reach_step,
+)
 from dpkv.records.questions.count import RecordCount, count_step, is_total_private
 from dpkv.records.questions.density import Density, LaplaceDensity, WindowDensity
 from dpkv.records.questions.extremes import N_MAGNITUDES, MagnitudeHistograms, magnitude_edges
@@ -37,6 +46,9 @@ from dpkv.records.questions.splits import CellSplits, first_levels, tree_step
 from dpkv.records.questions.tree import Tree, tree_from_splits
 
 __all__ = [
+    "CORE_BINS",
+    "CORE_PARTS",
+    "CORE_STRETCHES",
     "N_MAGNITUDES",
     "PLACE_UNIT",
     "Ask",
@@ -47,6 +59,8 @@ __all__ = [
     "ClusterCounts",
     "ClusterSums",
     "Clusters",
+    "CoreColumns",
+    "CoreReach",
     "Density",
     "LaplaceDensity",
     "MagnitudeHistograms",
@@ -67,6 +81,8 @@ __all__ = [
     "cells_step",
     "cluster_counts_step",
     "cluster_sums_step",
+    "core_columns_step",
+    "core_reach_step",
     "count_step",
     "first_levels",
     "is_total_private",

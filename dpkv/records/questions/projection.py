@@ -36,6 +36,8 @@ class PublicMap:
     middle: Integers
     groups: Groups = ()
     """The coordinates of every column of categories: a row is at the end of one, 0 in others."""
+    is_core: bool = False
+    """Whether it ends before the grid does: points beyond count as if they were at its border."""
 
     @property
     def n_dimensions(self) -> int:
@@ -52,9 +54,12 @@ class PublicMap:
         return np.concatenate(parts).astype(np.int64).tobytes()
 
     def apply(self, points: Integers) -> Integers:
-        """Return the coordinates of grid points, in chunks."""
+        """Return the coordinates of grid points, in chunks; those beyond are at the border."""
         if self.matrix is None:
-            return points
+            if not self.is_core:
+                return points
+            ends = (end.astype(points.dtype) for end in (self.lowest, self.highest))
+            return np.asarray(np.clip(points, *ends))
         mapped = np.empty((len(points), self.n_dimensions), np.int32)
         for rows in row_chunks(len(points)):
             mapped[rows] = self._mapped(points[rows])
