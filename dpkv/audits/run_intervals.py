@@ -113,7 +113,8 @@ def count_columns(facts: Facts, rows: Rows) -> list[int]:
     lowest, highest, bins = facts["lowest"], facts["highest"], facts["bins"]
     found = [0] * (bins * len(lowest))
     for point, weight in rows:
-        for axis, (low, x, high) in enumerate(zip(lowest, point, highest, strict=True)):
+        place = _mapped(point, facts)
+        for axis, (low, x, high) in enumerate(zip(lowest, place, highest, strict=True)):
             found[axis * bins + (x - low) * bins // (high - low + 1)] += weight
     return found
 
@@ -123,7 +124,7 @@ def count_reach(facts: Facts, rows: Rows) -> list[int]:
     stretches, whole = facts["stretches"], facts["whole"]
     found = [0] * (len(stretches) + 1)
     for point, weight in rows:
-        ends = list(zip(facts["lower"], point, facts["upper"], strict=True))
+        ends = list(zip(facts["lower"], _mapped(point, facts), facts["upper"], strict=True))
         outside = sum(
             any(
                 whole * abs(2 * x - low - high) > stretch * (high - low + 1)
@@ -170,15 +171,20 @@ def sum_of_one_block(facts: Facts, rows: Rows) -> list[int]:
 
 
 def _mapped(point: Point, facts: Facts) -> Point:
-    """Return where a point is among the cells: turned, cut to 2^-12 parts and to the box."""
+    """Return where a point is among the cells: turned, cut to 2^-12 parts and to the box.
+
+    Where the cells are in a part of the domain alone it is not turned, and cut to that part.
+    """
     space = facts.get("map")
     if space is None:
         return point
-    offsets = [x - m for x, m in zip(point, space["middle"], strict=True)]
-    turned = [
-        sum(a * x for a, x in zip(row, offsets, strict=True)) >> space["bits"]
-        for row in space["matrix"]
-    ]
+    turned = point
+    if "matrix" in space:
+        offsets = [x - m for x, m in zip(point, space["middle"], strict=True)]
+        turned = [
+            sum(a * x for a, x in zip(row, offsets, strict=True)) >> space["bits"]
+            for row in space["matrix"]
+        ]
     box = zip(turned, space["lowest"], space["highest"], strict=True)
     return [min(max(x, low), high) for x, low, high in box]
 
@@ -189,19 +195,10 @@ def _nearest(point: Point, centers: Sequence[Point]) -> int:
 
 
 def _cell_of(point: Point, cells: Sequence[tuple[Point, Point]]) -> int:
-    lowest = [min(own) for own in zip(*(lower for lower, _ in cells), strict=True)]
-    highest = [max(own) for own in zip(*(upper for _, upper in cells), strict=True)]
-    inside = _moved_into(point, lowest, highest)
     for number, (lower, upper) in enumerate(cells):
-        if all(low <= x <= high for low, x, high in zip(lower, inside, upper, strict=True)):
+        if all(low <= x <= high for low, x, high in zip(lower, point, upper, strict=True)):
             return number
     raise ValueError("a point lies in no cell")
-
-
-def _moved_into(point: Point, lowest: Point, highest: Point) -> list[int]:
-    """Return the nearest point of a box: cells may be in a part of the domain alone."""
-    ends = zip(lowest, point, highest, strict=True)
-    return [max(low, min(x, high)) for low, x, high in ends]
 
 
 def _norm(point: Point, center: Point, *, squared: bool) -> int:
@@ -275,10 +272,6 @@ def _decided(
 def tree_loss(facts: Facts, answer: str, first: Rows, second: Rows) -> Enclosure:
     """Return the loss of a tree: of what every test of a cell said, where the tables differ."""
     powers = Powers(facts["scale"])
-    ends = facts["lowest"], facts["highest"]
-    first, second = (
-        [(_moved_into(point, *ends), weight) for point, weight in rows] for rows in (first, second)
-    )
     low = high = Decimal(0)
     mapped = [
         [(_mapped(point, facts), weight) for point, weight in rows] for rows in (first, second)

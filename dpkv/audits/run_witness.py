@@ -165,8 +165,11 @@ def _leaves(tree: Tree) -> list[list[list[int]]]:
 
 def _map_of(space: PublicMap | None) -> dict[str, Any]:
     """Return how points become points among cells, where those have other dimensions."""
-    if space is None or space.matrix is None:
+    if space is None:
         return {}
+    if space.matrix is None:
+        ends = {kind: _plain(getattr(space, kind)) for kind in ("lowest", "highest")}
+        return {"map": ends} if space.is_core else {}
     kinds = ("lowest", "highest", "matrix", "middle")
     return {"map": {"bits": MAP_BITS, **{kind: _plain(getattr(space, kind)) for kind in kinds}}}
 
@@ -188,14 +191,13 @@ def _of_tree(question: CellSplits) -> tuple[str, dict[str, Any]]:
 
 
 def _of_core_columns(question: CoreColumns) -> tuple[str, dict[str, Any]]:
-    _unmapped(question)
     ends = {"lowest": _plain(question.space.lowest), "highest": _plain(question.space.highest)}
-    return "core-columns", {**ends, "bins": CORE_BINS}
+    return "core-columns", {**_map_of(question.space), **ends, "bins": CORE_BINS}
 
 
 def _of_core_reach(question: CoreReach) -> tuple[str, dict[str, Any]]:
-    _unmapped(question)
     return "core-reach", {
+        **_map_of(question.space),
         "lower": _plain(question.lower),
         "upper": _plain(question.upper),
         "stretches": list(CORE_STRETCHES),
