@@ -15,7 +15,7 @@ from dpkv.domain import Box
 from dpkv.errors import UsageError
 from dpkv.grid import BoxGrid
 from dpkv.mechanisms import Neighbours, Synopsis, calibrate_mechanism
-from dpkv.mechanisms.synopsis.core import find_core, find_window, least_stretch
+from dpkv.mechanisms.synopsis.core import find_core, find_window, least_stretch, roughly_stretch
 from dpkv.noise import SeededEntropy
 from dpkv.records import ArrayRecords, Curator, run_on_points
 from dpkv.records.questions import (
@@ -111,7 +111,9 @@ def test_a_box_is_stretched_until_it_holds_the_records():
     assert least_stretch(histogram, 1000.0, 0.1) == CORE_STRETCHES[3] / CORE_PARTS
     histogram[-1] = 500
     assert least_stretch(histogram, 1000.0, 0.1) is None
-    assert least_stretch(histogram * 0, 1000.0, 100.0) is None  # noise could hide anything
+    assert least_stretch(histogram * 0, 1000.0, 10.0) is None  # noise could hide a small cluster
+    assert roughly_stretch(histogram * 0, 1000.0, 10.0) is not None
+    assert roughly_stretch(histogram * 0, 1000.0, 100.0) is None
 
 
 def core_of(points: np.ndarray, eps: str, relation: Neighbours = ADD) -> tuple[float, float]:
@@ -184,3 +186,19 @@ def test_a_synopsis_of_a_core_is_read_back_and_stays_within_the_bounds(tmp_path,
     assert outside != text
     with pytest.raises(UsageError, match="not in the grid"):
         parse_synopsis(outside, Path("it"))
+
+
+def test_small_clusters_far_away_are_not_cut_off():
+    """Three dense clusters, and five of 1.5 % of the records each, at the other end."""
+    rng = np.random.default_rng(0)
+    grid = Box((-1.0, -1.0), (1.0, 1.0)).grid()
+    thin = [[0.7, y] for y in (-0.8, -0.4, 0.0, 0.4, 0.8)]
+    heads = np.array([[-0.9, -0.5], [-0.8, 0.0], [-0.9, 0.4], *thin])
+    values = np.repeat(heads, [2000] * 3 + [100] * 5, axis=0) + rng.normal(0, 0.02, (6500, 2))
+    points = grid.quantise(values).astype(np.int32)
+    made = Synopsis.calibrate(Decimal(1), n_clusters=8, grid=grid, neighbours=ADD)
+    for seed in range(5):
+        cells = run_on_points(made, points, SeededEntropy(seed)).cells
+        assert cells is not None
+        inside = (points >= cells.space.lowest) & (points <= cells.space.highest)
+        assert inside.all(axis=1).mean() > 0.995

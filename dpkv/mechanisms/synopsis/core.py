@@ -35,6 +35,7 @@ from dpkv.types import Integers
 
 _CLEARLY = 2.0  # nats by which a window must be likelier than no records at all
 _OUTSIDE = 0.01  # of the records: so many may be outside, or as many as noise would make
+_FEW_COLUMNS, _MUCH = 3, 0.25  # of every side on average: with less, cells gain much
 _NOISY = 0.02  # of the records: noise of more of them takes a longer stretch than was seen
 _FALSE, _PLACES = 0.1, 4.0  # how often noise may widen a table; about as many places per bin
 _HIDDEN, _MOST_HIDDEN = 1.5, 0.07  # standard deviations; of the records: more would be too many
@@ -50,6 +51,11 @@ def find_core(
     lower, upper = _sides(space, windows)
     histogram = ask(CoreReach(space, lower, upper, reach_scale))
     stretch = least_stretch(histogram, n_records, reach_scale)
+    if stretch is None and space.n_dimensions > _FEW_COLUMNS:
+        sides = (upper - lower + 1) / (space.highest - space.lowest + 1)
+        roughly = roughly_stretch(histogram, n_records, reach_scale)
+        if roughly is not None and roughly * np.exp(np.log(sides).mean()) <= _MUCH:
+            stretch = roughly
     if stretch is None:
         return space
     more = np.ceil((upper - lower + 1) * (stretch - 1.0) / 2.0).astype(np.int64)
@@ -93,7 +99,21 @@ def find_window(noisy: Integers, n_records: float, scale: float, n_columns: int)
 
 
 def least_stretch(histogram: Integers, n_records: float, scale: float) -> float | None:
-    """Return how far to stretch a box; None where no stretch is seen to hold the records."""
+    """Return how far to stretch a box; None where none clearly holds all but a few records.
+
+    A small cluster far away is worth more than what is gained by fine cells.
+    """
+    beyond = np.cumsum(histogram[::-1])[::-1][1:]
+    deviations = scale * np.sqrt(2.0 * np.arange(len(beyond), 0, -1))
+    enough = np.flatnonzero(beyond + deviations <= _OUTSIDE * n_records)
+    return CORE_STRETCHES[int(enough[0])] / CORE_PARTS if enough.size else None
+
+
+def roughly_stretch(histogram: Integers, n_records: float, scale: float) -> float | None:
+    """Return how far to stretch a box where noise may hide more records outside.
+
+    In many columns cells of all of a wide domain are worth next to nothing.
+    """
     if is_hidden(n_records, scale):
         return None
     beyond = np.cumsum(histogram[::-1])[::-1][1:]

@@ -63,7 +63,7 @@ def layout(n_features: int) -> Layout:
     """Return the layout for so many columns."""
     if n_features <= _FEW:
         return Layout(
-            root=0.02, core=0.03, reach=0.02, tree=0.07, counts=0.80, means=0.0, steps=0.06,
+            root=0.02, core=0.03, reach=0.04, tree=0.07, counts=0.78, means=0.0, steps=0.06,
             n_steps=1, norm_share=0.15, first_cell=100.0, threshold=4.0, bias=10.0, skew=0.2,
             stretch=1.25, least_cell=25.0, growth=2.0, cells=48, fewest_cells=10,
         )  # fmt: skip
