@@ -51,7 +51,7 @@ def find_core(
     lower, upper = _sides(space, windows)
     histogram = ask(CoreReach(space, lower, upper, reach_scale))
     stretch = least_stretch(histogram, n_records, reach_scale)
-    if stretch is None and space.n_dimensions > _FEW_COLUMNS:
+    if space.n_dimensions > _FEW_COLUMNS:
         sides = (upper - lower + 1) / (space.highest - space.lowest + 1)
         roughly = roughly_stretch(histogram, n_records, reach_scale)
         if roughly is not None and roughly * np.exp(np.log(sides).mean()) <= _MUCH:
