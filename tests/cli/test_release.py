@@ -335,7 +335,8 @@ def test_warnings_come_before_the_charge(
         patch.setattr(Ledger, "charge", refused)
         result = run("release", *direct("--eps=1000", "--k=60"))
     assert refusal(result) == "no charge"
-    large, few, hopeful = result.stderr.splitlines()[:3]
+    row, large, few, hopeful = result.stderr.splitlines()[:4]
+    assert row.startswith("warning: this protects one row, not one person")
     assert large.startswith("warning: eps = 1000 is above 10, which promises next to nothing")
     assert few.startswith("warning: there are fewer than 100 records")
     assert hopeful.startswith("predicted: a centre is typically off by about")

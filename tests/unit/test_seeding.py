@@ -482,7 +482,7 @@ def test_refused_weights(name: str, weight: Any, why: str) -> None:
         ({"rng": True}, ParameterError, "rng"),
         ({"rng": "seed"}, ParameterError, "rng"),
         ({"distortion": KullbackLeibler()}, UsageError, "strictly positive"),
-        ({"density": ProductLaplace(np.ones(2))}, ParameterError, "one a column"),
+        ({"density": ProductLaplace(np.ones(2))}, ParameterError, "one per column"),
         ({"density": UniformOnSubset(np.zeros(3))}, ParameterError, "one label per record"),
         ({"density": Dirac(np.zeros((2, 3)))}, ParameterError, "anchors"),
         ({"density": Dirac(np.full((700, 3), math.nan))}, UsageError, "finite"),
