@@ -106,7 +106,7 @@ def test_the_price_is_reached_to_95_percent(
     if not unit.even and MECHANISMS[name].needs_even_units:
         pytest.skip("its proof is for records of equal weight")
     domain = SQUARE if delta == "0" else TEN
-    found = search(name, relation, k, delta=delta, domain=domain, unit=unit)
+    found = search(name, relation, k, tries=60, delta=delta, domain=domain, unit=unit)
     assert 0.95 < found.share <= 1.0 + 1e-9, (found.share, found.scene)
     assert any(step.rho is not None for step in found.steps) == (delta != "0")
 
