@@ -33,7 +33,7 @@ from dpkv.distortions import SQUARED_EUCLIDEAN
 from dpkv.paper.calibration_loops import BLOCK, SpatialBlocks
 from dpkv.paper.largest_gain import BATCH, COARSE, PAIR_BUDGET, LargestGain, largest_gain
 from dpkv.seeding.nearest import row_chunks
-from dpkv.types import Float64s, Indices
+from dpkv.types import Float64s, Floats, Indices
 
 SAFETY = 1e-9
 """Relative margin taken off every bound: far above the rounding of the sums."""
@@ -86,12 +86,21 @@ class WeightedRecords:
         return result
 
 
+def weighted_sum(weights: Float64s, values: Floats) -> float:
+    """Return the sum of weights times values, pairwise, on this thread.
+
+    A dot product would wake the threads of BLAS, which spin between calls: with sums this short and
+    this many, on a machine with other work, that took more time than all the rest.
+    """
+    return float((weights * values).sum())
+
+
 def removed_potential(data: WeightedRecords, centers: Float64s) -> float:
     """Return the potential of all records but the one that adds most to it."""
     distances = kernels.assign_nearest(data.points, centers)[1]
     weights = data.weights.copy()
     weights[distances.argmax()] -= 1.0  # left out of the sum: taken off it, an outlier cancels it
-    return float(weights @ distances)
+    return weighted_sum(weights, distances)
 
 
 def anchored_mean(data: WeightedRecords) -> tuple[Float64s, Float64s]:
@@ -230,7 +239,7 @@ def dual_bound(
             direction[:] = 0.0
         slope = _slope(data, budgets, found, labels, n)
         direction = _FULL_MOMENTUM * direction + (1.0 - _FULL_MOMENTUM) * slope
-        norm = float(data.weights @ direction**2)
+        norm = weighted_sum(data.weights, direction**2)
         if agility < _LEAST_AGILITY or pairs_left <= 0 or value >= upper or norm == 0.0:
             break
         budgets = np.maximum(budgets + agility * (upper - value) / norm * direction, 0.0)
@@ -246,7 +255,7 @@ def _medoids(data: WeightedRecords, centers: Float64s) -> Indices:
 
 def _certify(data: WeightedRecords, budgets: Float64s, n: int, gain: float) -> float:
     """Return sum w lambda - max lambda - n max g, less a margin for rounding."""
-    total = float(data.weights @ budgets)
+    total = weighted_sum(data.weights, budgets)
     return total - float(budgets.max()) - n * gain - SAFETY * (total + n * gain)
 
 

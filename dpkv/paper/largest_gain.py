@@ -66,7 +66,7 @@ class _GainSearch:
         while len(frontier):
             bounds = self._gains(*boxes_around(self._blocks.points, frontier))
             order = np.argsort(-bounds)
-            following = [frontier[:0]]
+            divided = [frontier[:0]]
             for start in range(0, len(order), BATCH):
                 batch = order[start : start + BATCH]
                 batch = batch[: self._worth(bounds[batch])]
@@ -74,10 +74,9 @@ class _GainSearch:
                     break  # bounds only fall from here on
                 ranges = frontier[batch]
                 small = ranges[:, 1] - ranges[:, 0] <= LEAF
-                leaves = [np.arange(*r) for r in ranges[small].tolist()]
-                self._look_into(np.concatenate([np.empty(0, np.int64), *leaves]))
-                following.append(halve_all(ranges[~small]))
-            frontier = np.concatenate(following)
+                self._look_into(_rows_of(ranges[small]))
+                divided.append(ranges[~small])
+            frontier = halve_all(np.concatenate(divided))
         rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
         values = np.concatenate(self._values) if self._values else np.empty(0)
         return LargestGain(max(self._best, self._dropped), rows, values, self._pairs)
@@ -102,6 +101,12 @@ class _GainSearch:
     def _gains(self, low: Float64s, high: Float64s) -> Float64s:
         self._pairs += float(len(low)) * self._blocks.columns.size
         return gains(low, high, self._blocks, self._budgets, self._largest)
+
+
+def _rows_of(leaves: Indices) -> Indices:
+    """Return the rows of the given ranges, none longer than a leaf."""
+    rows = leaves[:, :1] + np.arange(LEAF)
+    return rows[rows < leaves[:, 1:]]
 
 
 def largest_gain(

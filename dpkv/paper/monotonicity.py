@@ -22,6 +22,7 @@ from dpkv.paper.dual_bounds import (
     DualBound,
     WeightedRecords,
     eigenvalue_bound,
+    weighted_sum,
 )
 from dpkv.paper.largest_gain import largest_gain_anywhere
 from dpkv.types import Float64s
@@ -141,7 +142,7 @@ def _largest_ratio(
 def _alone(data: WeightedRecords) -> Float64s:
     """Return phi({c}) = phi(mean) + m ||c - mean||^2 for every point c."""
     squared = data.from_mean
-    return np.asarray(float(data.weights @ squared) + data.n_records * squared)
+    return np.asarray(weighted_sum(data.weights, squared) + data.n_records * squared)
 
 
 def _least_left(
@@ -152,7 +153,7 @@ def _least_left(
     order = np.argsort(-alone)  # phi({c}) falling: the others of N come before c*
     others = np.zeros(data.size)
     others[order] = _running_top(gain[order], n_centers - 2)
-    total = float(data.weights @ dual.budgets)
+    total = weighted_sum(data.weights, dual.budgets)
     margin = SAFETY * total * n_centers
     at_records = 0.5 * (total - gain - others - dual.largest_gain - margin)
     anywhere = largest_gain_anywhere(blocks, dual.budgets)

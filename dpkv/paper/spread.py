@@ -30,6 +30,7 @@ from dpkv.paper.dual_bounds import (
     eigenvalue_bound,
     is_affordable,
     removed_potential,
+    weighted_sum,
 )
 from dpkv.seeding.instances import kmeans_plusplus
 from dpkv.seeding.potentials import lloyd
@@ -122,13 +123,13 @@ def _exact_single(data: WeightedRecords) -> float:
     by_distance = np.argsort(squared)
     far, near = by_distance[-_FARTHEST:], by_distance[:-_FARTHEST]
     beyond = math.sqrt(float(squared[near].max(initial=0.0)))
-    alone = float(data.weights @ squared) + m * squared
+    alone = weighted_sum(data.weights, squared) + m * squared
     lower = alone - (beyond + np.sqrt(squared)) ** 2 if len(near) else np.full(data.size, math.inf)
     for row in far:
         weights = data.weights.copy()
         weights[row] -= 1.0
         rest = WeightedRecords(data.points, weights)
-        remaining = float(weights @ rest.from_mean) + (m - 1.0) * rest.from_mean
+        remaining = weighted_sum(weights, rest.from_mean) + (m - 1.0) * rest.from_mean
         lower = np.minimum(lower, remaining)
     least = math.inf
     for row in np.argsort(lower):
