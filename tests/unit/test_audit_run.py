@@ -221,9 +221,9 @@ def test_planted_faults_are_named(name):
         assert verdict.lower_bound > 1
 
 
-@pytest.mark.parametrize("name", sampled_in_full(FAULTS, "synopsis-decay"))
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != "synopsis-decay"])
 def test_faults_are_named_for_other_tables_too(name):
-    """One column and a small eps."""
+    """One column and a small eps; what takes most runs to be found is tried above alone."""
     line = Box((0.0,), (1.0,))
     plan = plan_for(line, columns=("x",), eps="0.1")
     found = audited(table(30, d=1), plan, line, columns=("x",), plant=name)
