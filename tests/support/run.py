@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-_PROGRESS = re.compile(r".*: \d+(%| s)")  # a slow machine reports progress before it refuses
+PROGRESS = re.compile(r".*: \d+(%(, about \d+ s left)?| s)")
+"""A line that tells how far the work is: a slow machine has them before it refuses, too."""
 _WARNING = re.compile(r"(warning|predicted): .*\.")
 
 
@@ -32,7 +33,7 @@ def dpkv(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Co
 def sentences(err: str) -> list[str]:
     """Return the lines of stderr but for warnings, and progress, which a slow machine reports."""
     said = err.strip().splitlines()
-    return [x for x in said if not _PROGRESS.fullmatch(x) and not _WARNING.fullmatch(x)]
+    return [x for x in said if not PROGRESS.fullmatch(x) and not _WARNING.fullmatch(x)]
 
 
 def errors_of(result: subprocess.CompletedProcess[str]) -> list[str]:

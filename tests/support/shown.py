@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.run import PROGRESS
+
 _FENCE = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
 _EXIT = re.compile(r"\s+# exit code (\d+)$")
@@ -111,7 +113,7 @@ def printed_by(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def _is_progress(line: str) -> bool:
-    return re.fullmatch(r".*: \d+(%| s)", line.strip()) is not None
+    return PROGRESS.fullmatch(line.strip()) is not None
 
 
 def words_of(text: str) -> list[list[str]]:
