@@ -296,7 +296,7 @@ def hostile_files(folder: Path, *, small: bool) -> dict[str, Path]:
 
 
 COMMANDS = {
-    "release": ("release", "--k=2", "--bounds=-1,1", "--eps=0.1", "--data={}"),
+    "release": ("release", "--header", "--k=2", "--bounds=-1,1", "--eps=0.1", "--data={}"),
     "verify": ("verify", "{}"),
     "seed": ("seed", "{}", "--k=2"),
     "seed a synopsis": ("seed", "--synopsis={}", "--k=2"),

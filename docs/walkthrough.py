@@ -111,7 +111,7 @@ print(f"we take {chosen}")
 # %%
 command("dpkv ledger set-budget clinic_patients.csv --eps 2")
 command(
-    f"dpkv release clinic_patients.csv --eps {EPS:g} --bounds=-10,10 --k {K} "
+    f"dpkv release clinic_patients.csv --header --eps {EPS:g} --bounds=-10,10 --k {K} "
     f"--mechanism {chosen} --out release"
 )
 centers = np.loadtxt("release/centers.csv", delimiter=",", skiprows=1)

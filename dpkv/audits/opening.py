@@ -151,7 +151,8 @@ def read_table_of(
     """
     charged = charged_dataset(record, home)
     facts = _facts_of(record, data, spelling or Spelling())
-    source = FileInput(data, facts, memory_limit=memory_limit, workspace=home)
+    # The names are those of the release: they are out already.
+    source = FileInput(data, facts, memory_limit=memory_limit, workspace=home, publishes=False)
     source.check()
     records = source.read() if reading is None else reading(source)
     dataset = source.fingerprint(home)

@@ -180,7 +180,7 @@ def audit(
         job = job_of(opened, table, ks)
     else:
         asked, ks = as_calibrated(asked, ks)
-        plan, records, dataset = plan_release(asked).read()
+        plan, records, dataset = plan_release(asked, publishes=public).read()
         plan = settle(plan, records.n_records).plan
         _check_public(plan, public)
         table = sample_of(records, dataset, seed)

@@ -16,6 +16,7 @@ from dpkv.settings import find_workspace
 if TYPE_CHECKING:
     from dpkv.calibration import Calibration
     from dpkv.calibration.record import Row
+    from dpkv.tables import Table
 
 _END_TO_END = "eps-DP end to end, whatever the data"
 _LEAKED = "not end to end here, the bounds were read from the data"
@@ -126,7 +127,7 @@ def calibrate(
     if as_json:
         output.print_json_text(record.to_json())
     else:
-        _show(record, prepared.table.columns)
+        _show(record, prepared.table)
     if wanted is None and record.rows[-1].k < DEFAULT_K[-1]:
         output.note(f"k goes up to {record.rows[-1].k} only: there are no more records.")
     output.note(
@@ -140,7 +141,7 @@ def _draw(record: Calibration, path: Path) -> None:
     output.save_figure(sigma_figure(record), path)
 
 
-def _show(record: Calibration, names: tuple[str, ...]) -> None:
+def _show(record: Calibration, table: Table) -> None:
     public = record.domain["source"] != "data"
     output.say(f"eps = {record.eps:g}, {record.neighbours} neighbours, {_protecting(record)}")
     persons = "" if record.unit == "row" else f" of {record.n_units} persons"
@@ -149,7 +150,7 @@ def _show(record: Calibration, names: tuple[str, ...]) -> None:
         f"{record.domain['source']}, coordinates: {record.coordinates}"
     )
     output.say()
-    _show_forecasts(record, names)
+    _show_forecasts(record, table.columns)
     if record.unit == "person":
         output.say(_OF_SINGLE_ROWS)
     output.print_table(
@@ -173,7 +174,7 @@ def _show(record: Calibration, names: tuple[str, ...]) -> None:
     for row in record.rows:
         for sentence in row.notes:
             output.say(f"k = {row.k}: {sentence}")
-    _advise(record)
+    _advise(record, header_guessed=not table.names_confirmed)
     for sentence in _CHOOSE_WITHOUT_THE_DATA:
         output.say(sentence)
 
@@ -208,9 +209,9 @@ def _forecast_cells(row: Row, n_shown: int) -> list[str]:
     return [str(row.k), found.mechanism, *off, half]
 
 
-def _advise(record: Calibration) -> None:
-    """Say what to do next."""
-    asked = f"dpkv release --k {record.rows[-1].k}"
+def _advise(record: Calibration, *, header_guessed: bool) -> None:
+    """Say what to do next. A release is never guessed a header for."""
+    asked = f"dpkv release --k {record.rows[-1].k}" + (" --header" if header_guessed else "")
     if record.domain["source"] == "data":
         output.say("next: find bounds that are public, and calibrate again with --bounds; or let a")
         output.say(f"release find them privately: {asked} --bounds private")

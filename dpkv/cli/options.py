@@ -26,8 +26,8 @@ Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether the first row of a CSV holds names (default: detected, if the columns "
-        "below it are numeric).",
+        help="Whether the first row of a CSV holds names. A release must be told, here or by a "
+        "schema; elsewhere the default is to detect it, if the columns below it are numeric.",
         show_default=False,
     ),
 ]

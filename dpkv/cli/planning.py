@@ -81,8 +81,11 @@ def read_table(preparation: Preparation) -> ReadTable:
         return preparation.read(bar.update)
 
 
-def plan_release(asked: ReleaseOptions) -> ReleaseJob:
-    """Find the table, and check everything that can be checked without reading it."""
+def plan_release(asked: ReleaseOptions, *, publishes: bool = True) -> ReleaseJob:
+    """Find the table, and check everything that can be checked without reading it.
+
+    What ``publishes`` the names of the columns asks for a header that was stated.
+    """
     from dpkv.calibration import DEFAULT_GAMMA
     from dpkv.releases.inputs import FileInput
     from dpkv.releases.preparation import prepare_release
@@ -98,7 +101,8 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
     if record is not None:
         _check_completable(asked, record)
         assert record.data_file is not None and record.columns is not None
-        table, columns, header = [Path(record.data_file)], list(record.columns), record.header
+        table, columns = [Path(record.data_file)], list(record.columns)
+        header = header if record.header is None else record.header
         missing, scale = record.missing, bool(record.domain.get("scaled", True))
         eps = record.eps if eps is None else eps
         gamma = record.rows[0].certified.gamma if gamma is None else gamma
@@ -148,6 +152,7 @@ def plan_release(asked: ReleaseOptions) -> ReleaseJob:
         request.table_facts,
         memory_limit=options.memory_bytes(asked.memory_limit),
         workspace=find_workspace(),
+        publishes=publishes,
     )
     preparation = prepare_release(request, source)
     table_input: FileInput | RemoteInput = source
@@ -223,8 +228,12 @@ def _taken(asked: ReleaseOptions, kept: KeptCalibration) -> Taken:
 
 
 def _check_completable(asked: ReleaseOptions, record: Calibration) -> None:
-    """Refuse what belongs to a table that is named, and tell what was not calibrated for."""
-    said = asked.columns, asked.header, asked.missing, asked.schema, asked.encoding, asked.decimal
+    """Refuse what belongs to a table that is named, and tell what was not calibrated for.
+
+    A calibration may have guessed the header; then it is still to be stated.
+    """
+    header = None if record.header is None else asked.header
+    said = asked.columns, header, asked.missing, asked.schema, asked.encoding, asked.decimal
     if any(value is not None for value in said) or not asked.scale:
         raise UsageError(
             "--columns, --header, --no-scale, --missing, --schema, --encoding and --decimal belong "

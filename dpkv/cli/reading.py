@@ -38,7 +38,7 @@ class TableOptions:
         return self.schema or find_schema(self.data)
 
     def read(self, *, data_bounds: bool = False, for_release: bool = False) -> Prepared:
-        """Read the table and bring it into its domain, as a release would if it is for one.
+        """Read the table and bring it into its domain, as a release would if it leads to one.
 
         Then rows that count for nothing have no working coordinates.
         """
@@ -60,7 +60,7 @@ class TableOptions:
         )
         source = open_table(self.data, facts)
         if for_release:
-            check_header(source)
+            check_header(source, publishes=False)
         with ProgressBar(f"reading {self.data.name}") as bar:
             return prepare(
                 source,

@@ -74,7 +74,7 @@ def release(
     The noise is exact, from the operating system, without a seed. The charge is on disk before the
     records are used, and is never refunded. 'dpkv verify' re-checks the record.
 
-    Example:  dpkv release patients.csv --k 4 --eps 1 --bounds=-10,10
+    Example:  dpkv release patients.csv --header --k 4 --eps 1 --bounds=-10,10
     """
     from dpkv.known_tables import name_table
     from dpkv.ledger import Ledger
@@ -232,7 +232,7 @@ def simulate(
 
     Whoever knows the seed can undo the noise, so everything written says that it is not releasable.
 
-    Example:  dpkv simulate patients.csv --k 4 --eps 1 --bounds=-10,10 --seed 0
+    Example:  dpkv simulate patients.csv --header --k 4 --eps 1 --bounds=-10,10 --seed 0
     """
     from dpkv.releases.produce import rehearse
     from dpkv.releases.settling import settle

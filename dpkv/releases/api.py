@@ -75,7 +75,8 @@ def release(
     clamp : move the centers into the bounds, which costs nothing.
     columns : the columns to use of a file, in this order; names of the columns of an array that has
         none or others. They are published.
-    header : whether the first row of a CSV file holds names (default: detected).
+    header : whether the first row of a CSV file holds names. They are published, so it must be said
+        here or by a schema where the first row looks like names.
     schema : the public facts of the table, as ``dpkv schema`` writes them: a file, or what
         ``dpkv.tables.schema.read_schema`` returns; the one beside a file is found. Other parameters
         override it.

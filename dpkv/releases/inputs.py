@@ -29,7 +29,7 @@ from dpkv.tables.chunk import Chunk
 from dpkv.tables.encode import Encoder
 from dpkv.tables.facts import Missing, TableFacts, WeightColumn, numeric_facts
 from dpkv.tables.finding import find_files
-from dpkv.tables.frames import FrameSource, as_frame
+from dpkv.tables.frames import FrameSource, as_frame, check_names
 from dpkv.tables.frames import frame_names as names_of
 from dpkv.tables.many import open_files
 from dpkv.tables.naming import default_names, quoted
@@ -136,11 +136,14 @@ class FileInput:
         *,
         memory_limit: int = MEMORY_LIMIT,
         workspace: str | Path = ".dpkv",
+        publishes: bool = True,
     ) -> None:
+        """Look at files; ``publishes`` tells whether names of columns will be published."""
         files = find_files([path] if isinstance(path, Path) else path)
         self._source = open_files(files, facts)
         self._memory_limit = memory_limit
         self._workspace = workspace
+        self._publishes = publishes
         self._watched = [WatchedFile(file) for file in files]
         self.files = tuple(files)
         self.path = self._source.path
@@ -155,7 +158,7 @@ class FileInput:
 
     def check(self) -> None:
         """Refuse a header that nothing confirms."""
-        check_header(self._source)
+        check_header(self._source, publishes=self._publishes)
 
     def read(self, progress: Progress | None = None) -> InputTable:
         """Read the files."""
@@ -322,6 +325,7 @@ def open_input(data: AnyTable, request: Request, workspace: str | Path) -> Input
         if getattr(request, option) is not None:
             given = getattr(request, option)
             raise ParameterError(option, "left out for data in memory", given)
+    check_names(data)
     by_name = isinstance(request.person, str) or isinstance(request.weight, str)
     frame = as_frame(data)
     if request.described is not None or (

@@ -88,7 +88,7 @@ class Request:
     columns: Sequence[str] | None = None
     """The columns to use of a file, in this order; what to call those of an array."""
     header: bool | None = None
-    """Whether the first row of a CSV file holds names; None detects it."""
+    """Whether the first row of a CSV file holds names; None refuses one that may be names."""
     encoding: str | None = None
     """Of a CSV file; None is UTF-8, or UTF-16 by its mark."""
     decimal: str | None = None

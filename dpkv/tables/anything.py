@@ -51,7 +51,7 @@ def read_any(
     facts = facts_by(known, columns=columns, header=header, missing=missing)
     if path is not None:
         file = open_table(path, facts)
-        check_header(file)
+        check_header(file, publishes=False)
         found = prepare(file, bounds=_domain(file, domain, known), data_bounds=True)
         assert found.domain is not None
         return Working(found.working, found.domain, found.table.used)

@@ -81,6 +81,7 @@ class CsvSource:
         cells = self._first_record() if dialect.header is False else self._first_row()
         self.header_guessed = dialect.header is None
         self._has_header = is_header(path, cells) if dialect.header is None else dialect.header
+        self.names_guessed = self.header_guessed and self._has_header
         self._names = tuple(cells) if self._has_header else default_names(len(cells))
         public = not self._has_header
         wanted = facts.wanted

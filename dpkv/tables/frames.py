@@ -48,12 +48,16 @@ def as_frame(data: object) -> Any:
     return None
 
 
-def _of_table(table: Table) -> pd.DataFrame:
-    if not table.names_confirmed:
+def check_names(data: object) -> None:
+    """Refuse, for what publishes them, the names of a table whose header was guessed."""
+    if isinstance(data, Table) and not data.names_confirmed:
         raise TableError(
             "the first row of the table may be names or a record: read it with header=True or "
             "header=False."
         )
+
+
+def _of_table(table: Table) -> pd.DataFrame:
     values = table.values
     if table.counts is not None:
         values = np.where(table.counts[:, np.newaxis], values, np.nan)
@@ -91,7 +95,7 @@ class FrameSource:
     """A frame whose columns are known."""
 
     path = NAME
-    header_guessed = False
+    header_guessed = names_guessed = False
 
     def __init__(
         self,

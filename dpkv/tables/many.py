@@ -39,6 +39,7 @@ class ManyFiles:
         self.columns = first.columns
         self.labels = first.labels
         self.header_guessed = any(source.header_guessed for source in sources)
+        self.names_guessed = any(source.names_guessed for source in sources)
 
     @property
     def layout(self) -> dict[str, Any]:

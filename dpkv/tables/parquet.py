@@ -39,7 +39,7 @@ def open_parquet(path: Path) -> tuple[Any, Any, list[str]]:
 class ParquetSource:
     """A Parquet file whose columns are known."""
 
-    header_guessed = False
+    header_guessed = names_guessed = False
 
     def __init__(self, path: Path, facts: TableFacts) -> None:
         self.path = path

@@ -147,7 +147,7 @@ class _IterableSource:
     """The rows that an iterator yields, with the columns x1, x2, ..."""
 
     path = Path("the stream")
-    header_guessed = False
+    header_guessed = names_guessed = False
 
     def __init__(self, items: Iterator[ArrayLike], facts: TableFacts) -> None:
         width, self._items = peek(items)

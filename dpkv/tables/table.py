@@ -47,7 +47,7 @@ class Table:
     weights: NDArray[np.int64] | None = None
     """Survey weights, in ``1 / WEIGHT_LEVELS`` of their public bound. Private."""
     names_confirmed: bool = True
-    """Whether no record can pass for the names: it was said where they stand, or is seen."""
+    """Whether no record can pass for the names: it was said whether a first row holds them."""
 
     @property
     def n_records(self) -> int:
@@ -68,6 +68,8 @@ class Source(Protocol):
     """What a message calls each column: its name where that cannot be a record's, or its number."""
     header_guessed: bool
     """Whether the first row was taken for names, or for a record, by its looks alone."""
+    names_guessed: bool
+    """Whether it was taken for names by its looks alone."""
 
     @property
     def layout(self) -> dict[str, Any]:
@@ -126,23 +128,28 @@ def files_of(source: Source) -> tuple[Path, ...]:
     return several or (source.path,)
 
 
-def check_header(source: Source) -> None:
-    """Refuse, for what leads to a release, a header that nothing confirms.
+def check_header(source: Source, *, publishes: bool = True) -> None:
+    """Refuse a header that was guessed, for what ``publishes`` the names of the columns.
 
-    A release publishes column names, so a record must never pass for them. Where cells that are no
-    numbers refuse the table, a guess is confirmed by reading on: all columns used turn out numeric,
-    so a first row of text cannot be a record of such a table, and one of numbers is not taken for
-    names. Where such a cell is taken, text is as good a record as any and nothing tells it from
-    names; and "there is a release" would depend on what the first record holds.
+    A record must never pass for them, so a release has to be told. What publishes nothing may go by
+    the looks of the first row where cells that are no numbers refuse the table: all columns used
+    turn out numeric, so a first row of text is no record. Where such a cell is taken, text is as
+    good a record as any and nothing tells it from names; and "there is a release" would depend on
+    what the first record holds.
     """
-    if not _names_confirmed(source):
+    if not (_names_confirmed(source) if publishes else _header_plain(source)):
         raise TableError(
-            f"{source.path}: the first row may be names or a record, and nothing below it tells: "
-            "say --header or --no-header."
+            f"{source.path}: the first row may be names or a record: say --header or --no-header "
+            "(in Python header=True or False), or have a schema say it, which 'dpkv schema' drafts."
         )
 
 
 def _names_confirmed(source: Source) -> bool:
+    return _header_plain(source) and not source.names_guessed
+
+
+def _header_plain(source: Source) -> bool:
+    """Tell whether the first row was seen for what it is: it was said, or all else are numbers."""
     strict = all(c.is_number and c.missing.kind == "refuse" for c in source.facts.used)
     return strict or not source.header_guessed
 

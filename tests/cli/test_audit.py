@@ -60,9 +60,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save(folder / "other.csv", seed=1)
     save(folder / "shorter.csv", M - 1)
     for arguments in (
-        ("calibrate", "data.csv", "--eps", "1", "--k", "2", BOUNDS, "--method", "randomized"),
+        ("calibrate", "data.csv", "--header", "--eps=1", "--k=2", BOUNDS, "--method=randomized"),
         ("release", "--k", "2", "--mechanism=kvariates", "--out", "release", "--id", "mine"),
-        ("release", "--data", "data.csv", "--eps", "3", "--k", "2", BOUNDS, *PUBLISHED),
+        ("release", "--data=data.csv", "--header", "--eps=3", "--k=2", BOUNDS, *PUBLISHED),
     ):
         result = dpkv(*arguments, cwd=folder)
         assert result.returncode == 0, result.stderr
@@ -310,7 +310,7 @@ def test_a_simulation_is_not_audited_as_a_release(
 ) -> None:
     """Whoever knows the seed knows the draws: nothing may call its centres private."""
     simulate = in_process(monkeypatch, capsys, home, "simulate")
-    made = simulate("--data", "data.csv", *ASKED, "--seed", "1", "--out", "simulated")
+    made = simulate("--data=data.csv", "--header", *ASKED, "--seed", "1", "--out", "simulated")
     assert made.returncode == 0, made.stderr
     record = home / "simulated" / "simulation-not-releasable.json"
     for arguments in ((), ("--public",)):
@@ -349,7 +349,7 @@ def public_lines(folder: Path) -> list[str]:
 
 def test_a_public_audit_is_the_same_for_every_table_of_that_size(audit: Run) -> None:
     for name in ("data", "other"):
-        result = audit(f"{name}.csv", *ASKED, "--public", "--out", name)
+        result = audit(f"{name}.csv", *ASKED, "--header", "--public", "--out", name)
         assert result.returncode == 0, result.stderr
         assert "curator" not in result.stderr + result.stdout
     one, other = Path("data"), Path("other")

@@ -19,10 +19,10 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("released")
     rows = [f"{3 + i % 7 / 10},{5 + i % 5 / 10}" for i in range(300)]
     (home / "t.csv").write_text("x,y\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    result = dpkv("release", "t.csv", "--k=2", "--eps=0.5", "--bounds=0,10", cwd=home)
+    result = dpkv("release", "t.csv", "--header", "--k=2", "--eps=0.5", "--bounds=0,10", cwd=home)
     assert result.returncode == 0, result.stderr
     simulated = ("t.csv", "--k=2", "--eps=1", "--bounds=0,10", "--seed=1", "--out=simulated")
-    assert dpkv("simulate", *simulated, cwd=home).returncode == 0
+    assert dpkv("simulate", *simulated, "--header", cwd=home).returncode == 0
     return home
 
 
@@ -46,9 +46,11 @@ def test_json_lists_what_is_open(released: Path, tmp_path: Path) -> None:
     assert found["left_open"] and all(f"TO FILL IN: {one}" in text for one in found["left_open"])
 
 
-def test_the_call_runs_as_it_is(released: Path, tmp_path: Path) -> None:
+def test_the_call_runs_once_the_header_is_stated(released: Path, tmp_path: Path) -> None:
     out = tmp_path / "repeat.py"
     assert dpkv("export", "release/release.json", "--to=python", "--out", out, cwd=released)
+    program = out.read_text(encoding="utf-8").replace("HEADER = None", "HEADER = True")
+    out.write_text(program, encoding="utf-8")
     table = (released / "t.csv").read_text(encoding="utf-8")
     (tmp_path / "table.csv").write_text(table, encoding="utf-8")
     subprocess.run([sys.executable, "-W", "error", "repeat.py"], cwd=tmp_path, check=True)

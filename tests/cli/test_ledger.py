@@ -16,8 +16,8 @@ from support.run import Run, dpkv, in_process, refusal
 from dpkv.ledger import Ledger
 
 SECRET = "0.31337"  # stands in every table; nothing printed may show it
-RELEASE = ("release", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps")
-OTHER = ("release", "--k=2", "--data=u.csv", "--bounds=-1,1", "--eps")
+RELEASE = ("release", "--header", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps")
+OTHER = ("release", "--header", "--k=2", "--data=u.csv", "--bounds=-1,1", "--eps")
 
 
 @pytest.fixture

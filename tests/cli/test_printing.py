@@ -46,7 +46,7 @@ def table(tmp_path: Path) -> Path:
 
 def test_names_of_files_and_folders(run: Run, table: Path) -> None:
     name, seen = table.name, ascii(HOSTILE[:6])[1:-1]
-    asked = ("--eps=9", "--bounds=0,1")
+    asked = ("--header", "--eps=9", "--bounds=0,1")
     quick = ("--method=randomized", "--n-est=100")
     ran = [
         run("seed", name, "--k=2", f"--out=c{HOSTILE}.csv"),
@@ -87,14 +87,14 @@ def test_column_names_of_a_table(run: Run, tmp_path: Path) -> None:
         ("seed", "t.csv", "--k=2"),
         ("seed", "t.csv", "--k=2", "--json"),
         ("calibrate", "t.csv", "--eps=1", "--k=2", "--method=randomized", "--n-est=100"),
-        ("release", "--data=t.csv", "--eps=1", "--k=2", "--bounds=0,9"),
+        ("release", "--data=t.csv", "--header", "--eps=1", "--k=2", "--bounds=0,9"),
         ("seed", "t.csv", "--k=2", "--columns=nowhere"),
     ):
         run(*command)
 
 
 def test_sentences_of_edited_files(run: Run, table: Path, tmp_path: Path) -> None:
-    asked = ("--k=2", f"--data={table.name}", "--eps=9", "--bounds=0,1")
+    asked = ("--k=2", f"--data={table.name}", "--header", "--eps=9", "--bounds=0,1")
     done = run("release", *asked, "--mechanism=synopsis", "--export-synopsis")
     assert done.returncode == 0, done.stderr
     for name in ("release.json", "synopsis.json"):

@@ -16,8 +16,8 @@ import dpkv.calibration.record
 from dpkv.cli import kept_calibrations as kept
 from dpkv.ledger import Ledger
 
-QUICK = ("--k=2", "--method=randomized", "--n-est=100")
-DIRECT = ("release", "--k=2", "--data=t.csv", "--bounds=-1,1")
+QUICK = ("--header", "--k=2", "--method=randomized", "--n-est=100")
+DIRECT = ("release", "--header", "--k=2", "--data=t.csv", "--bounds=-1,1")
 
 
 @pytest.fixture

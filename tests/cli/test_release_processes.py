@@ -20,7 +20,7 @@ from dpkv.releases.verify import failed
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks and signals")
 
-RELEASE = ("release", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps=0.1")
+RELEASE = ("release", "--header", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps=0.1")
 ENVIRONMENT = child_environment()
 
 
@@ -64,7 +64,7 @@ import dpkv, dpkv.cli, dpkv.releases, dpkv.tables, dpkv.releases.signing
 from dpkv.ledger import Ledger
 from support.points import MOMENTS, act_at, announce, announced, raise_at, until_stopped
 
-RELEASE = ["release", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps=0.1"]
+RELEASE = ["release", "--header", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps=0.1"]
 given = sys.argv[1:]
 
 def command(*arguments):

@@ -367,7 +367,7 @@ def test_the_examples_of_help_run(tmp_path: Path) -> None:
     examples = re.findall(r"Example:  (.+)", command.__doc__ or "")
     assert len(examples) >= 3
     shutil.copy(PATIENTS, tmp_path / "patients.csv")
-    asked = ("--k", "3", "--eps", "1", "--bounds=-10,10", "--mechanism", "synopsis")
+    asked = ("--header", "--k=3", "--eps=1", "--bounds=-10,10", "--mechanism=synopsis")
     made = dpkv("release", "--data", "patients.csv", *asked, "--export-synopsis", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -21,7 +21,7 @@ from dpkv.releases.kept_releases import parse_record
 from dpkv.releases.signing import SigningKey
 
 ROOT = Path(__file__).resolve().parents[2]
-RELEASE = ("release", "--k=3", "--data=t.csv", "--bounds=-10,10")
+RELEASE = ("release", "--header", "--k=3", "--data=t.csv", "--bounds=-10,10")
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("released")
     rows = [f"{3 + i % 7 / 10},{5 + i % 5 / 10}" for i in range(500)]
     (home / "t.csv").write_text("x,y\n" + "\n".join(rows) + "\n", encoding="utf-8")
-    asked = ("t.csv", "--k=2", "--eps=1", "--bounds=0,10", "--mechanism=synopsis")
+    asked = ("t.csv", "--header", "--k=2", "--eps=1", "--bounds=0,10", "--mechanism=synopsis")
     result = dpkv("release", *asked, "--export-synopsis", cwd=home)
     assert result.returncode == 0, result.stderr
     return home
@@ -58,7 +58,7 @@ def test_errors_are_json_where_that_was_asked_for(released: Path) -> None:
 
 
 def test_a_reader_that_stops_reading_is_no_error(released: Path) -> None:
-    asked = ["t.csv", "--k=2", "--eps=1", "--bounds=0,10", "--out=quiet", "--json"]
+    asked = ["t.csv", "--header", "--k=2", "--eps=1", "--bounds=0,10", "--out=quiet", "--json"]
     run = subprocess.Popen(
         [sys.executable, "-m", "dpkv", "release", *asked],
         cwd=released,

@@ -15,7 +15,15 @@ from dpkv.settings import find_ledger_address, find_workspace
 from dpkv.tables.csvfile import CsvSource
 
 TABLE = "a,b\n0.31337,0.2\n0.5,0.5\n-0.5,-0.5\n"
-RELEASE = ("release", "t.csv", "--k=2", "--bounds=-1,1", "--eps=0.5", "--mechanism=lloyd")
+RELEASE = (
+    "release",
+    "t.csv",
+    "--header",
+    "--k=2",
+    "--bounds=-1,1",
+    "--eps=0.5",
+    "--mechanism=lloyd",
+)
 
 
 @pytest.fixture
@@ -110,7 +118,8 @@ def test_a_dry_run_knows_what_it_cannot_know(run: Run, budget: str) -> None:
         return json.loads(run(*asked, "--dry-run", "--json", *more).stdout)
 
     set_budget("2")
-    asked = ("release", "t.csv", "--k=2", "--bounds=-1,1", "--mechanism=synopsis", "--eps=1")
+    asked = ("release", "t.csv", "--header", "--k=2", "--bounds=-1,1", "--eps=1")
+    asked = (*asked, "--mechanism=synopsis")
     before, beside_a_delta = stated(), stated("--delta=1e-6")
     assert (before["remaining"], before["remaining_is"]) == (
         "1" if budget == "eps" else "1.5", "at least"

@@ -58,7 +58,7 @@ def test_the_wheel_installs_and_releases_in_a_clean_environment(
     pip = (scripts / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     run(*pip, wheel, cwd=tmp_path, folder=tmp_path)
     table = ROOT / "datasets" / "clinic_patients.csv"
-    asked = (table, "--eps", "1", "--bounds=-10,10", "--k", "3", "--yes")
+    asked = (table, "--header", "--eps", "1", "--bounds=-10,10", "--k", "3", "--yes")
     assert "fit to release" in run(scripts / "dpkv", "doctor", cwd=tmp_path, folder=tmp_path)
     run(scripts / "dpkv", "release", *asked, cwd=tmp_path, folder=tmp_path)
     told = run(scripts / "dpkv", "verify", "release/release.json", cwd=tmp_path, folder=tmp_path)

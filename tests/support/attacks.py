@@ -37,7 +37,7 @@ from support.run import sentences
 DOCUMENTED = {0, 2, 3, 4, 130}
 """Exit codes that a command may have on purpose; 1 is what nobody expected."""
 N_RECORDS = 80
-RELEASE = ("release", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps=0.1")
+RELEASE = ("release", "--header", "--k=2", "--data=t.csv", "--bounds=-1,1", "--eps=0.1")
 _NUMBER = re.compile(r"-?\d+\.\d{6,}")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BAD_CODE = 99

@@ -33,7 +33,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def centers(table: Path, workspace: Path, limit: int, **options: Any) -> list[list[float]]:
-    request = Request(k=3, eps=1, bounds=(-1, 1), columns=["a", "b"], **options)
+    request = Request(k=3, eps=1, bounds=(-1, 1), columns=["a", "b"], header=True, **options)
     source = FileInput(table, request.table_facts, memory_limit=limit, workspace=workspace)
     prepared = prepare_release(request, source)
     read = prepared.read()

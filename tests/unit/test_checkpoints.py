@@ -217,7 +217,15 @@ def run(
     return in_process(monkeypatch, capsys, tmp_path, secret="BEGIN PRIVATE")
 
 
-RELEASE = ("release", "t.csv", "--k=2", "--bounds=-1,1", "--eps=0.5", "--mechanism=lloyd")
+RELEASE = (
+    "release",
+    "t.csv",
+    "--header",
+    "--k=2",
+    "--bounds=-1,1",
+    "--eps=0.5",
+    "--mechanism=lloyd",
+)
 
 
 def test_from_a_release_to_a_proof(run: Run, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_every_function_takes_every_kind_of_table(tmp_path: Path, kind: str) -> 
     frame.to_csv(tmp_path / "t.csv", index=False)
     data: Any = {
         "path": tmp_path / "t.csv",
-        "table": dpkv.read_table(tmp_path / "t.csv"),
+        "table": dpkv.read_table(tmp_path / "t.csv", header=True),
         "pandas": frame,
         "polars": pl.from_pandas(frame),
         "pyarrow": pa.table(frame),
@@ -214,7 +214,7 @@ def test_every_function_takes_every_kind_of_table(tmp_path: Path, kind: str) -> 
         {"name": name, "type": "number", "constraints": {"minimum": 0, "maximum": 1}}
         for name in ("b", "a")
     ]
-    schema = TableSchema.model_validate({"fields": fields})
+    schema = TableSchema.model_validate({"fields": fields, "dpkv": {"header": True}})
     asked: dict[str, Any] = {"k": 2, "eps": 1, "mechanism": "lloyd", "schema": schema}
     rehearsed = dpkv.simulate(data, seed=0, **asked)
     assert rehearsed.record.columns == ("b", "a")

@@ -31,6 +31,8 @@ SENTENCE = "another ledger charged this table before"
 def said(data: Any, workspace: Path, **options: Any) -> list[str]:
     """Release, and return what the curator was warned of beforehand."""
     options = {"k": 2, "eps": 1, "bounds": (0, 1), "mechanism": "lloyd", **options}
+    if isinstance(data, Path):
+        options["header"] = True
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         dpkv.release(data, workspace=workspace, **options)

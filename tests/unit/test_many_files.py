@@ -55,7 +55,8 @@ def whole(tmp_path: Path) -> Path:
 
 
 def centers(data: object, mechanism: str = "synopsis", **options: object) -> list[list[float]]:
-    done = dpkv.simulate(data, k=3, eps=2, bounds=(-1, 1), seed=4, mechanism=mechanism, **options)  # type: ignore[arg-type]
+    asked = {"k": 3, "eps": 2, "bounds": (-1, 1), "header": True, **options}
+    done = dpkv.simulate(data, seed=4, mechanism=mechanism, **asked)  # type: ignore[arg-type]
     return done.centers.tolist()
 
 
@@ -146,8 +147,9 @@ def test_the_account_is_that_of_the_set_of_files(parts: list[Path], tmp_path: Pa
 
 def test_a_budget_is_spent_whatever_the_order(parts: list[Path], tmp_path: Path) -> None:
     workspace = tmp_path / "w"
-    once = dpkv.release(parts, k=2, eps=1, bounds=(-1, 1), workspace=workspace)
-    again = dpkv.release(parts[::-1], k=2, eps=1, bounds=(-1, 1), workspace=workspace)
+    asked = {"k": 2, "eps": 1, "bounds": (-1, 1), "header": True, "workspace": workspace}
+    once = dpkv.release(parts, **asked)
+    again = dpkv.release(parts[::-1], **asked)
     assert once.account is not None
     assert again.account is not None
     assert float(again.account.spent) == 2 * float(once.account.spent)

@@ -71,7 +71,7 @@ def test_what_is_not_asked(workspace: Path) -> None:
     other = pd.DataFrame(X, columns=["east", "north"])
     dpkv.release(other[:30], **ASKED)
     Path("x.csv").write_text("x1,x2\n0.5,0.25\n0.1,0.2\n")
-    dpkv.release("x.csv", **ASKED)
+    dpkv.release("x.csv", header=True, **ASKED)
     dpkv.release(X[:30], **ASKED, workspace=None)
     assert sorted(accounts(workspace).values()) == [1, 1, 1, 2]
 

@@ -36,7 +36,8 @@ def store(tmp_path: Path) -> Iterator[str]:
 
 
 def centers(data: object, **options: object) -> list[list[float]]:
-    done = dpkv.simulate(data, k=2, eps=2, bounds=(-1, 1), seed=4, **options)  # type: ignore[arg-type]
+    asked = {"k": 2, "eps": 2, "bounds": (-1, 1), "header": True, **options}
+    done = dpkv.simulate(data, seed=4, **asked)  # type: ignore[arg-type]
     return done.centers.tolist()
 
 
@@ -57,7 +58,7 @@ def test_its_account_is_that_of_its_contents(store: str, tmp_path: Path) -> None
 
 
 def test_a_release_from_a_store(store: str, tmp_path: Path) -> None:
-    done = dpkv.release(store, k=2, eps=1, bounds=(-1, 1), workspace=tmp_path / "w")
+    done = dpkv.release(store, k=2, eps=1, bounds=(-1, 1), header=True, workspace=tmp_path / "w")
     assert done.record.n_records == len(ROWS)
     assert done.account is not None and float(done.account.spent) == 1
 

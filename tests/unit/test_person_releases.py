@@ -88,7 +88,7 @@ def test_every_mechanism_releases_over_persons(mechanism: str) -> None:
 
 def test_ids_appear_nowhere() -> None:
     path = write()
-    done = dpkv.release(path, **ASKED, person="patient", columns=["east", "north"])
+    done = dpkv.release(path, **ASKED, header=True, person="patient", columns=["east", "north"])
     assert protects(done.record.plan, done.record.guarantee) == "one person (column patient)"
     written = [file for file in Path(".dpkv").rglob("*") if file.is_file()]
     assert written
@@ -102,6 +102,7 @@ def test_a_file_and_arrays_give_the_same() -> None:
     of_file = dpkv.simulate(
         path,
         **ASKED,
+        header=True,
         seed=3,
         person="patient",
         columns=["east", "north"],

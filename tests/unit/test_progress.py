@@ -21,7 +21,7 @@ def test_a_release_tells_its_stages(tmp_path: Path) -> None:
     with told_to(lambda stage, share: heard.append((stage, share))):
         dpkv.release(
             tmp_path / "t.csv",
-            k=3, eps=1, bounds=(-1, 1), mechanism="synopsis", workspace=tmp_path / "w",
+            k=3, eps=1, bounds=(-1, 1), header=True, mechanism="synopsis", workspace=tmp_path / "w",
         )  # fmt: skip
     stages = dict.fromkeys(stage for stage, _ in heard)
     assert list(stages)[:2] == ["recognising t.csv", "putting rows on the grid"]

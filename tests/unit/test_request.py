@@ -12,7 +12,7 @@ import pytest
 
 import dpkv
 from dpkv.cli.release_options import ReleaseOptions
-from dpkv.errors import ParameterError, UsageError
+from dpkv.errors import ParameterError, TableError, UsageError
 from dpkv.estimator import PrivateKMeans
 from dpkv.releases.request import Options, Request
 
@@ -77,16 +77,38 @@ def test_a_path_is_a_table(tmp_path, monkeypatch) -> None:
     records = np.random.default_rng(0).integers(-9, 10, (60, 2))
     Path("people.csv").write_text("a,b\n" + "\n".join(f"{x},{y}" for x, y in records) + "\n")
     asked = {"k": 2, "eps": 1, "bounds": (-10, 10), "seed": 3}
-    from_file = dpkv.simulate("people.csv", **asked)
+    from_file = dpkv.simulate("people.csv", header=True, **asked)
     from_array = dpkv.simulate(records, columns=("a", "b"), **asked)
     assert from_file.record.columns == ("a", "b")
     np.testing.assert_array_equal(from_file.centers, from_array.centers)
-    one_column = dpkv.simulate(Path("people.csv"), columns=["b"], **asked)
+    one_column = dpkv.simulate(Path("people.csv"), header=True, columns=["b"], **asked)
     assert one_column.record.columns == ("b",)
-    made = dpkv.release("people.csv", k=2, eps=1, bounds=(-10, 10))
-    again = dpkv.release("people.csv", k=2, eps=1, bounds=(-10, 10), columns=["a"])
+    bounds = (-10, 10)
+    made = dpkv.release("people.csv", header=True, k=2, eps=1, bounds=bounds)
+    again = dpkv.release("people.csv", header=True, k=2, eps=1, bounds=bounds, columns=["a"])
     assert made.charged_to is not None and again.charged_to is not None
     assert made.charged_to.dataset == again.charged_to.dataset  # one file, one account
+
+
+def test_a_header_is_never_guessed_for_a_release(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text("Ann,Bob\n" + "1,2\n3,4\n" * 20)
+    model = dpkv.PrivateKMeans(2, 1.0, bounds=(-10, 10), workspace=None)
+    asked = {"k": 2, "eps": 1, "bounds": (-10, 10)}
+    for attempt in (
+        lambda: dpkv.release("people.csv", **asked),
+        lambda: dpkv.simulate(["people.csv"], seed=0, **asked),
+        lambda: dpkv.simulate(dpkv.read_table("people.csv"), seed=0, **asked),
+        lambda: model.fit("people.csv"),
+    ):
+        with pytest.raises(TableError, match=r"names or a record: .* ?header=True or") as error:
+            attempt()
+        assert "Ann" not in str(error.value)
+    assert not Path(".dpkv", "releases").exists()
+    table = dpkv.read_table("people.csv", header=False, missing="fill:0")
+    stated = dpkv.simulate(table, seed=0, **asked)
+    assert stated.record.columns == ("x1", "x2")
+    assert dpkv.calibrate("people.csv", eps=1, k=2).columns == ("Ann", "Bob")  # not published
 
 
 def test_an_array_has_no_header() -> None:

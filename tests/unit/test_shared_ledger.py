@@ -256,7 +256,15 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return in_process(monkeypatch, capsys, tmp_path, secret=PASSWORD)
 
 
-RELEASE = ("release", "t.csv", "--k=2", "--bounds=-1,1", "--eps=0.5", "--mechanism=lloyd")
+RELEASE = (
+    "release",
+    "t.csv",
+    "--header",
+    "--k=2",
+    "--bounds=-1,1",
+    "--eps=0.5",
+    "--mechanism=lloyd",
+)
 
 
 def test_releases_from_two_folders_share_a_moved_budget(

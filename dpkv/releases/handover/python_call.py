@@ -59,6 +59,7 @@ def _lines(record: ReleaseRecord, simulated: bool, schema: dict[str, Any] | None
         yield "from dpkv.tables.schema import TableSchema"
     yield ""
     yield 'TABLE = "table.csv"  # set this: the record does not name the table'
+    yield "HEADER = None  # set this for a CSV file: whether its first row holds names"
     for name, told in _missing_from(plan, simulated):
         yield f"{name} = ...  # set this: {told}"
     if schema is not None:
@@ -71,6 +72,7 @@ def _lines(record: ReleaseRecord, simulated: bool, schema: dict[str, Any] | None
     yield "    TABLE,"
     for name, value in _arguments(plan, has_schema=schema is not None).items():
         yield f"    {name}={value},"
+    yield "    header=HEADER,"
     if simulated:
         yield f"    seed={_SEED},"
     yield ")"
