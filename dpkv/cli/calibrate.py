@@ -16,7 +16,6 @@ from dpkv.settings import find_workspace
 if TYPE_CHECKING:
     from dpkv.calibration import Calibration
     from dpkv.calibration.record import Row
-    from dpkv.tables import Table
 
 _END_TO_END = "eps-DP end to end, whatever the data"
 _LEAKED = "not end to end here, the bounds were read from the data"
@@ -127,7 +126,8 @@ def calibrate(
     if as_json:
         output.print_json_text(record.to_json())
     else:
-        _show(record, prepared.table)
+        read = prepared.table
+        _show(record, read.columns, header_guessed=not read.names_confirmed)
     if wanted is None and record.rows[-1].k < DEFAULT_K[-1]:
         output.note(f"k goes up to {record.rows[-1].k} only: there are no more records.")
     output.note(
@@ -141,7 +141,7 @@ def _draw(record: Calibration, path: Path) -> None:
     output.save_figure(sigma_figure(record), path)
 
 
-def _show(record: Calibration, table: Table) -> None:
+def _show(record: Calibration, names: tuple[str, ...], *, header_guessed: bool) -> None:
     public = record.domain["source"] != "data"
     output.say(f"eps = {record.eps:g}, {record.neighbours} neighbours, {_protecting(record)}")
     persons = "" if record.unit == "row" else f" of {record.n_units} persons"
@@ -150,7 +150,7 @@ def _show(record: Calibration, table: Table) -> None:
         f"{record.domain['source']}, coordinates: {record.coordinates}"
     )
     output.say()
-    _show_forecasts(record, table.columns)
+    _show_forecasts(record, names)
     if record.unit == "person":
         output.say(_OF_SINGLE_ROWS)
     output.print_table(
@@ -174,7 +174,7 @@ def _show(record: Calibration, table: Table) -> None:
     for row in record.rows:
         for sentence in row.notes:
             output.say(f"k = {row.k}: {sentence}")
-    _advise(record, header_guessed=not table.names_confirmed)
+    _advise(record, header_guessed=header_guessed)
     for sentence in _CHOOSE_WITHOUT_THE_DATA:
         output.say(sentence)
 

@@ -394,8 +394,8 @@ def test_no_figure_for_the_curator_is_in_a_public_file(audit: Run) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("data.csv", "--eps", "1", "--k", "2", "--bounds=data"),
-        ("data.csv", "--eps", "3", "--k", "2", BOUNDS, "--calibration", "published"),
+        ("data.csv", "--header", "--eps", "1", "--k", "2", "--bounds=data"),
+        ("data.csv", "--header", "--eps=3", "--k=2", BOUNDS, "--calibration", "published"),
         ("published/release-conditional.json", "--data", "data.csv"),
     ],
 )

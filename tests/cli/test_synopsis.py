@@ -256,7 +256,8 @@ def test_a_delta_that_is_of_no_use_is_not_charged(home: Path) -> None:
 def test_a_budget_has_a_delta_too(home: Path) -> None:
     """In twenty columns, where Gaussian noise is less than Laplace noise."""
     wide = np.random.default_rng(0).uniform(-10, 10, (400, 20))
-    np.savetxt(home / "t.csv", wide, delimiter=",", fmt="%.3f")
+    names = ",".join(f"c{column}" for column in range(20))
+    np.savetxt(home / "t.csv", wide, delimiter=",", fmt="%.3f", header=names, comments="")
     asked = (*RELEASE, "--eps=1", "--mechanism=auto", "--delta=1e-6")
     dpkv("ledger", "set-budget", "t.csv", "--eps=5", cwd=home)
     refused = dpkv(*asked, cwd=home)

@@ -203,8 +203,8 @@ def test_a_dry_run_reads_no_record(run: Run, home: Path) -> None:
     bad = "a,b\n0.31337,x\n0.5,0.5\n"
     (home / "one" / "bad.csv").write_text(bad, encoding="utf-8")
     asked = ("release", "bad.csv", *RELEASE[2:])
-    assert run(*asked, "--dataset=people", "--header", "--dry-run").returncode == 0
-    assert run(*asked, "--dataset=people", "--header").returncode == 2, "the planted fault"
+    assert run(*asked, "--dataset=people", "--dry-run").returncode == 0
+    assert run(*asked, "--dataset=people").returncode == 2, "the planted fault"
 
 
 def test_what_a_sibling_folder_charged_is_pointed_out(run: Run, home: Path) -> None:
