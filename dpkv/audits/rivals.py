@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,28 +188,25 @@ def _simulate_release(
 
 
 def _run_by_name(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
-    mechanism = calibrate_mechanism(
-        run.rival,
-        _eps(run),
-        n_records=len(problem.points),
-        n_clusters=run.k,
-        grid=problem.terms.grid,
-        neighbours=problem.terms.neighbours,
-        gamma=problem.terms.gamma,
-    )
-    return _simulate_release(problem, mechanism, seed)
+    return _run_calibrated(problem, run, seed, run.rival)
 
 
 def _run_windows(problem: Contest, run: RivalRun, seed: np.random.SeedSequence) -> Float64s:
+    return _run_calibrated(problem, run, seed, PAPERS, density="window")
+
+
+def _run_calibrated(
+    problem: Contest, run: RivalRun, seed: np.random.SeedSequence, name: str, **others: Any
+) -> Float64s:
     mechanism = calibrate_mechanism(
-        PAPERS,
+        name,
         _eps(run),
         n_records=len(problem.points),
         n_clusters=run.k,
         grid=problem.terms.grid,
         neighbours=problem.terms.neighbours,
         gamma=problem.terms.gamma,
-        density="window",
+        **others,
     )
     return _simulate_release(problem, mechanism, seed)
 

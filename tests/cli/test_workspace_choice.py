@@ -8,22 +8,13 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from support.run import Run, in_process, refusal
+from support.run import RELEASE, Run, in_process, refusal
 
 import dpkv
 from dpkv.settings import find_ledger_address, find_workspace
 from dpkv.tables.csvfile import CsvSource
 
 TABLE = "a,b\n0.31337,0.2\n0.5,0.5\n-0.5,-0.5\n"
-RELEASE = (
-    "release",
-    "t.csv",
-    "--header",
-    "--k=2",
-    "--bounds=-1,1",
-    "--eps=0.5",
-    "--mechanism=lloyd",
-)
 
 
 @pytest.fixture

@@ -14,6 +14,10 @@ import pytest
 
 PROGRESS = re.compile(r".*: \d+(%(, about \d+ s left)?| s)")
 """A line that tells how far the work is: a slow machine has them before it refuses, too."""
+RELEASE = (
+    "release", "t.csv", "--header", "--k=2", "--bounds=-1,1", "--eps=0.5", "--mechanism=lloyd",
+)  # fmt: skip
+"""A release of a small table, asked for in full."""
 _WARNING = re.compile(r"(warning|predicted): .*\.")
 
 

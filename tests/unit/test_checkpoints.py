@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from support.run import Run, in_process, refusal
+from support.run import RELEASE, Run, in_process, refusal
 
 from dpkv.errors import UsageError, VerificationError
 from dpkv.ledger import Ledger
@@ -215,17 +215,6 @@ def run(
     )
     (tmp_path / "key.pem").write_bytes(contents)
     return in_process(monkeypatch, capsys, tmp_path, secret="BEGIN PRIVATE")
-
-
-RELEASE = (
-    "release",
-    "t.csv",
-    "--header",
-    "--k=2",
-    "--bounds=-1,1",
-    "--eps=0.5",
-    "--mechanism=lloyd",
-)
 
 
 def test_from_a_release_to_a_proof(run: Run, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support.points import PATIENCE, child_environment
 from support.postgres import PASSWORD, Server, running_server
-from support.run import Run, in_process, refusal
+from support.run import RELEASE, Run, in_process, refusal
 
 from dpkv.errors import BudgetError, DpkvError, LedgerError, UsageError
 from dpkv.ledger import Entry, Ledger, entry_digest
@@ -254,17 +254,6 @@ def test_a_workspace_with_a_ledger_of_its_own_does_not_charge_elsewhere(
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     (tmp_path / "t.csv").write_text("a,b\n0.1,0.2\n0.5,0.5\n-0.5,-0.5\n", encoding="utf-8")
     return in_process(monkeypatch, capsys, tmp_path, secret=PASSWORD)
-
-
-RELEASE = (
-    "release",
-    "t.csv",
-    "--header",
-    "--k=2",
-    "--bounds=-1,1",
-    "--eps=0.5",
-    "--mechanism=lloyd",
-)
 
 
 def test_releases_from_two_folders_share_a_moved_budget(
